@@ -1,0 +1,29 @@
+// How a mapping is written once and runs everywhere.
+//
+// A step is a pure function of a few doubles per event: `kInputs`, `kOutputs` and
+// `static void eval(const double (&in)[kInputs], double (&out)[kOutputs])`, without branches.
+// A mapping is a function template over an executor, which has
+//   Value                              what stands for one double per event
+//   Value zero()
+//   Values<Value, n> run<Step>(...)    one step
+//   void momentum(k, values, from)     output k: the four values from `from` on
+//   void det(value)                    the last output
+// Executors: GpuEvent (event_kernel.h) is one thread with one event; Lanes (madspace/cpu/lanes.h) takes a block of events
+// through each step, so that the host compiler vectorises the step's loop.
+#pragma once
+
+#include "madspace/portable.h"
+
+MS_BEGIN_NAMESPACE
+
+// One step for one event.
+template <class Step, class... V>
+MS_FN Values<double, Step::kOutputs> run_step(V... values) {
+    static_assert(sizeof...(V) == Step::kInputs, "a step takes exactly its inputs");
+    const double in[Step::kInputs] = {values...};
+    Values<double, Step::kOutputs> out;
+    Step::eval(in, out.item);
+    return out;
+}
+
+MS_END_NAMESPACE

@@ -1,0 +1,158 @@
+// The 2 -> 2 block p_a + p_b -> p_1 + p_2 sampled in t = (p_a - p_1)^2.
+//
+// Notation: s = M^2 = (p_a + p_b)^2, incoming virtualities -p_a^2 = a >= 0 and -p_b^2 = b >= 0, outgoing masses m_1 and
+// m_2, and the excess x = M - m_1 - m_2 >= 0. t is handled as |t| = -t. Sources: MadSpace, arXiv:2602.06895, section 2.2;
+// Byckling and Kajantie, Particle Kinematics (1973), chapters II and IV.
+//
+// Every quantity is a sum of non-negative terms in (x, m_1, m_2, a, b), so nothing cancels at threshold, for unequal
+// masses or at high energy, and FMA contraction changes nothing beyond rounding.
+#pragma once
+
+#include "invariant.h"
+#include "madspace/four_vector.h"
+
+MS_BEGIN_NAMESPACE
+
+// Which incoming legs are off the light cone: known when a mapping is compiled, and terms that vanish are left out.
+enum class Virtual { kNone, kA, kB, kBoth };
+
+// |t|_min |t|_max and |t|_max come from expanding the textbook limits into positive terms:
+//   2 s |t|_max        = s v + a u_1 + b u_2 + Y
+//   s |t|_min |t|_max  = s m_1^2 m_2^2 + a b v + a m_2^2 (u_2 + a) + b m_1^2 (u_1 + b)
+// with u_1 = s - m_1^2 + m_2^2, u_2 = s + m_1^2 - m_2^2, v = s - m_1^2 - m_2^2 and
+// Y = sqrt(lambda(s, -a, -b) lambda(s, m_1^2, m_2^2)) = s (|t|_max - |t|_min).
+// lambda(s, m_1^2, m_2^2) = x (x + 2 m_1)(x + 2 m_2)(x + 2 m_1 + 2 m_2); lambda(s, -a, -b) = s^2 + 2 s (a + b) + (a-b)^2.
+//
+// In the centre-of-mass frame |t| is linear in cos(theta): with f = (|t| - |t|_min)/(|t|_max - |t|_min),
+// cos(theta) = (1-f) - f and sin(theta) = 2 sqrt(f (1-f)); the Jacobian d|t|/dr pi/(2 sqrt(lambda(s, -a, -b))) becomes
+// f'(r) pi sqrt(lambda(s, m_1^2, m_2^2))/(2 s): the two-body volume times the slope of the unit map.
+//
+// in:  r, M, m_1, m_2, x, a, b, nu, weight so far
+// out: |t|, E_1, E_2, p_parallel and p_T of particle 1 along p_a in the centre-of-mass frame, weight
+template <class Map, Virtual kVirtual>
+struct MomentumTransfer {
+    static constexpr int kInputs = 9, kOutputs = 6;
+
+    MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
+        constexpr bool has_a = kVirtual == Virtual::kA || kVirtual == Virtual::kBoth;
+        constexpr bool has_b = kVirtual == Virtual::kB || kVirtual == Virtual::kBoth;
+        // Keeps the map finite for massless particles, as upstream's: q = |t| + 0.01 GeV^2.
+        constexpr double kOffset_2 = 1e-2;
+        constexpr double kHalfPi = 1.5707963267948966;
+
+        const double r = clamp_unit(in[0]);
+        const double m = in[1], m1 = in[2], m2 = in[3], x = in[4], a = in[5], b = in[6], nu = in[7];
+        const double s = m * m, m1_2 = m1 * m1, m2_2 = m2 * m2;
+        const double sum_2 = x + 2.0 * (m1 + m2);
+        const double root_m = root(x * (x + 2.0 * m1) * ((x + 2.0 * m2) * sum_2));
+        const double u1 = (x + m2) * (x + 2.0 * m1 + m2) + m2_2;
+        const double u2 = (x + m1) * (x + 2.0 * m2 + m1) + m1_2;
+        const double v = x * sum_2 + 2.0 * (m1 * m2);
+
+        double root_a = s;  // sqrt(lambda(s, -a, -b)) = s + a + b while one of a, b is 0
+        double upper = s * v;
+        double product = s * (m1_2 * m2_2);
+        if constexpr (has_a) {
+            root_a += a;
+            upper += a * u1;
+            product += a * m2_2 * (u2 + a);
+        }
+        if constexpr (has_b) {
+            root_a += b;
+            upper += b * u2;
+            product += b * m1_2 * (u1 + b);
+        }
+        if constexpr (has_a && has_b) {
+            root_a = root(s * (s + 2.0 * (a + b)) + (a - b) * (a - b));
+            product += a * b * v;
+        }
+        const double y = root_m * root_a;
+        const double s_t_max = 0.5 * (upper + y);
+        const double t_min = select(s_t_max > 0.0, product * reciprocal(select(s_t_max > 0.0, s_t_max, 1.0)), 0.0);
+        const double inverse_s = reciprocal(s);
+        const double width = y * inverse_s;
+
+        const UnitMap map = Map::eval(r, t_min + kOffset_2, width, nu);
+        const double half_inverse_m = 0.5 * (m * inverse_s);
+        const double p = root_m * half_inverse_m;
+        out[0] = t_min + map.f * width;
+        out[1] = u2 * half_inverse_m;
+        out[2] = u1 * half_inverse_m;
+        out[3] = p * (map.one_minus_f - map.f);
+        out[4] = p * (2.0 * root(map.f * map.one_minus_f));
+        out[5] = in[8] * (kHalfPi * root_m * inverse_s * map.slope);
+    }
+};
+
+// Momenta of the block in its own frame, p_a along z times kSign: the first step of a chain.
+// in:  r_phi, E_1, E_2, p_parallel, p_T
+// out: p_1 (4), p_2 (4)
+template <int kSign>
+struct ScatterAlongBeam {
+    static constexpr int kInputs = 5, kOutputs = 8;
+
+    MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
+        const CosSin phi = azimuth(clamp_unit(in[0]));
+        const double px = kSign * in[4] * phi.cos, py = in[4] * phi.sin, pz = kSign * in[3];
+        out[0] = in[1];
+        out[1] = px;
+        out[2] = py;
+        out[3] = pz;
+        out[4] = in[2];
+        out[5] = -px;
+        out[6] = -py;
+        out[7] = -pz;
+    }
+};
+
+// Momenta of the block in the frame where P = p_a + p_b moves, one incoming leg still being a beam: a massless momentum
+// along z times kBeam. kFirst: that leg is p_a, else it is p_b.
+//
+// The direction n of the beam in the rest frame of P is a stereographic projection: with light-cone component
+// P^- = P_E - kBeam P_z and w = P_T/(M + P^-), n_T = -2 w/(1 + w^2), n_z = kBeam (1 - w^2)/(1 + w^2) (boost of a
+// light-like vector, written out). The smaller of P^+ and P^- comes from M_T^2 over the larger, so no digit is lost for a
+// fast P. The leg that is softer in the rest frame is boosted and put on its mass shell, the other is the rest.
+//
+// in:  r_phi, E_1, E_2, p_parallel, p_T, M, m_1, m_2, P (4)
+// out: p_1 (4), p_2 (4)
+template <int kBeam, bool kFirst>
+struct ScatterFromBeam {
+    static constexpr int kInputs = 12, kOutputs = 8;
+
+    MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
+        const double e1 = in[1], e2 = in[2], m = in[5];
+        const FourVector total = {in[8], in[9], in[10], in[11]};
+        const CosSin phi = azimuth(clamp_unit(in[0]));
+
+        const double pt_2 = total.x * total.x + total.y * total.y;
+        const double along = kBeam * total.z;
+        const double large = total.e + absolute(total.z);
+        const double minus = select(along > 0.0, (m * m + pt_2) * reciprocal(large), large);
+        const double g = m + minus, g_2 = g * g;
+        const double inverse = (kFirst ? 1.0 : -1.0) * reciprocal(g_2 + pt_2);
+        const double transverse = -2.0 * g * inverse;
+        const ThreeVector direction = {transverse * total.x, transverse * total.y, kBeam * (g_2 - pt_2) * inverse};
+
+        const ThreeVector k = rotate_from_z({in[4] * phi.cos, in[4] * phi.sin, in[3]}, direction);
+        const bool first_softer = e1 < e2;
+        const double sign = first_softer ? 1.0 : -1.0;
+        const double e_soft = first_softer ? e1 : e2, m_soft = first_softer ? in[6] : in[7];
+        const ThreeVector soft = {sign * k.x, sign * k.y, sign * k.z};
+        const double e_lab = (e_soft * total.e + dot(soft, {total.x, total.y, total.z})) * reciprocal(m);
+        const double factor = (e_soft + e_lab) * reciprocal(m + total.e);
+        const ThreeVector boosted = {soft.x + total.x * factor, soft.y + total.y * factor, soft.z + total.z * factor};
+        const FourVector softer = {root(m_soft * m_soft + dot(boosted, boosted)), boosted.x, boosted.y, boosted.z};
+        const FourVector harder = total - softer;
+
+        out[0] = select(first_softer, softer.e, harder.e);
+        out[1] = select(first_softer, softer.x, harder.x);
+        out[2] = select(first_softer, softer.y, harder.y);
+        out[3] = select(first_softer, softer.z, harder.z);
+        out[4] = select(first_softer, harder.e, softer.e);
+        out[5] = select(first_softer, harder.x, softer.x);
+        out[6] = select(first_softer, harder.y, softer.y);
+        out[7] = select(first_softer, harder.z, softer.z);
+    }
+};
+
+MS_END_NAMESPACE

@@ -1,0 +1,156 @@
+// Splits a range of events over threads. One job at a time: a caller that finds the pool busy runs its range alone, so
+// calls from several Python threads never wait for each other and never deadlock.
+#pragma once
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "host_kernel.h"
+
+namespace madspace {
+
+inline int available_cores() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        const int n = CPU_COUNT(&set);
+        if (n > 0) return n;
+    }
+    const unsigned n = std::thread::hardware_concurrency();
+    return n > 0 ? static_cast<int>(n) : 1;
+}
+
+class ThreadPool {
+public:
+    using Run = void (*)(const void* args, long long begin, long long end);
+
+    explicit ThreadPool(int n_threads) {
+        for (int i = 1; i < n_threads; ++i) {
+            // Threads are detached and the pool is never destroyed: at exit they sleep until the process ends.
+            try {
+                std::thread([this] { serve(); }).detach();
+            } catch (const std::system_error&) {
+                break;  // the system gives no more threads: work with those that there are
+            }
+        }
+    }
+
+    void run(Run fn, const void* args, long long n, long long grain) {
+        if (n <= grain || busy_.test_and_set(std::memory_order_acquire)) {
+            fn(args, 0, n);
+            return;
+        }
+        Job job{fn, args, n, grain};
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            job_ = &job;
+            ++generation_;
+        }
+        wake_.notify_all();
+        job.work();
+        std::unique_lock<std::mutex> lock(mutex_);
+        job_ = nullptr;  // a thread that wakes up late finds nothing
+        done_.wait(lock, [this] { return inside_ == 0; });
+        lock.unlock();
+        busy_.clear(std::memory_order_release);
+    }
+
+private:
+    struct Job {
+        Run fn;
+        const void* args;
+        long long n, grain;
+        std::atomic<long long> next{0};
+
+        Job(Run f, const void* a, long long count, long long g) : fn(f), args(a), n(count), grain(g) {}
+
+        void work() {
+            for (;;) {
+                const long long begin = next.fetch_add(grain, std::memory_order_relaxed);
+                if (begin >= n) return;
+                fn(args, begin, begin + grain < n ? begin + grain : n);
+            }
+        }
+    };
+
+    void serve() {
+        unsigned long seen = 0;
+        std::unique_lock<std::mutex> lock(mutex_);
+        for (;;) {
+            wake_.wait(lock, [&] { return generation_ != seen; });
+            seen = generation_;
+            if (job_ == nullptr) continue;
+            Job* job = job_;
+            ++inside_;
+            lock.unlock();
+            job->work();
+            lock.lock();
+            if (--inside_ == 0) done_.notify_one();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable wake_, done_;
+    std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
+    Job* job_ = nullptr;
+    unsigned long generation_ = 0;
+    int inside_ = 0;
+};
+
+// The process's pool, made at first use. Threads do not survive fork: the child forgets the pool and makes a new one.
+class SharedPool {
+public:
+    // 0: one thread per available core.
+    static void set_threads(int n) { state().wanted.store(n); }
+
+    static int threads() {
+        const int wanted = state().wanted.load();
+        return wanted > 0 ? wanted : available_cores();
+    }
+
+    static void run(ThreadPool::Run fn, const void* args, long long n, long long grain) {
+        State& s = state();
+        const int n_threads = threads();
+        if (n_threads == 1 || n <= grain) {
+            fn(args, 0, n);
+            return;
+        }
+        ThreadPool* pool = s.pool.load(std::memory_order_acquire);
+        if (pool == nullptr || s.size.load() != n_threads) {
+            std::lock_guard<std::mutex> lock(*s.mutex);
+            pool = s.pool.load(std::memory_order_acquire);
+            if (pool == nullptr || s.size.load() != n_threads) {
+                pool = new ThreadPool(n_threads);  // a pool of another size is left asleep: a job may still run on it
+                s.size.store(n_threads);
+                s.pool.store(pool, std::memory_order_release);
+            }
+        }
+        pool->run(fn, args, n, grain);
+    }
+
+private:
+    struct State {
+        std::atomic<ThreadPool*> pool{nullptr};
+        std::atomic<int> size{0}, wanted{0};
+        std::mutex* mutex = new std::mutex;
+
+        State() {
+            pthread_atfork(nullptr, nullptr, [] {
+                State& s = state();
+                s.pool.store(nullptr);
+                s.mutex = new std::mutex;  // the old one may be held by a thread that the child does not have
+            });
+        }
+    };
+
+    static State& state() {
+        static State* const s = new State;  // leaked: used until the last moment of the process
+        return *s;
+    }
+};
+
+}  // namespace madspace

@@ -1,0 +1,16 @@
+from collections.abc import Iterable, Sequence
+from typing import Any, final
+
+@final
+class EventOp:
+    kernel: str
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    def __init__(
+        self, stem: str, kernel: str, input_names: Sequence[str], output_names: Sequence[str], constant: float
+    ) -> None: ...
+    @property
+    def isa(self) -> str: ...
+    def __call__(
+        self, inputs: Iterable[Any], conditions: Iterable[Any], out: Sequence[Any] | None, stream: Any
+    ) -> list[Any]: ...

@@ -1,0 +1,271 @@
+"""One call of a per-event kernel: checks, outputs, one launch. The part of a mapping that has to cost microseconds."""
+
+from libc.stdint cimport int64_t, uintptr_t
+from libc.string cimport memcpy
+
+from madspace.core._operand cimport Intake, Operand, hand_over, rows_overlap
+from madspace.core.device cimport Device
+from madspace.core.memory cimport Buffer, allocate
+from madspace.core.module cimport Kernel, Module, shipped_module
+from madspace.core.tensor cimport Tensor, empty_host, make_tensor
+from madspace.cpu._lanes cimport HostFunction, host_function, run_events
+
+from madspace.errors import DTypeError, ShapeError
+
+
+cdef enum:
+    MAX_OPERANDS = 64            # inputs and outputs together
+    CODE_FLOAT = 2
+    DEVICE_CPU = 1
+    DEVICE_CUDA = 2
+    LARGE_BLOCK = 128            # 32 to 256 measured: within 3 % of each other at 10^5 events and above
+    SMALL_BLOCK = 64
+    SMALL_BATCH = 65536          # below it small blocks spread the events over all multiprocessors
+    OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
+
+
+cdef class EventOp:
+    """A per-event kernel, on the GPU and on the CPU.
+
+    Parameters
+    ----------
+    stem : str
+        The shipped module that holds the GPU kernel.
+    kernel : str
+        The kernel's name, the same on the GPU and on the CPU.
+    input_names : sequence of str
+        Inputs in the order of the kernel's arguments, each one float64 per event.
+    output_names : sequence of str
+        Outputs: four float64 per event each, the last one (det) one.
+    constant : float
+        Passed to the kernel as it is.
+    """
+
+    cdef str stem_
+    cdef readonly str kernel
+    cdef readonly tuple input_names
+    cdef readonly tuple output_names
+    cdef int n_inputs_
+    cdef int n_outputs_
+    cdef double constant_
+    cdef HostFunction host_
+    cdef dict kernels_           # device id -> Kernel
+
+    def __init__(self, str stem, str kernel, input_names, output_names, double constant):
+        self.stem_ = stem
+        self.kernel = kernel
+        self.input_names = tuple(input_names)
+        self.output_names = tuple(output_names)
+        self.n_inputs_ = len(self.input_names)
+        self.n_outputs_ = len(self.output_names)
+        if self.n_inputs_ + self.n_outputs_ > MAX_OPERANDS:
+            raise ValueError(f"kernel: expected at most {MAX_OPERANDS} arrays, got {self.n_inputs_ + self.n_outputs_}")
+        self.constant_ = constant
+        self.host_ = host_function(kernel)
+        self.kernels_ = {}
+
+    @property
+    def isa(self):
+        """Instruction set of the host kernel."""
+        return self.host_.isa
+
+    def __call__(self, inputs, conditions, out, stream):
+        """Run the kernel on one batch; see Mapping.map_forward for the arguments. Returns the outputs as a tuple."""
+        cdef Operand operands[MAX_OPERANDS]
+        # EventArgs of cuda_src/include/madspace/event_args.h.
+        cdef int64_t args[2 + 2 * MAX_OPERANDS]
+        cdef int n_in = self.n_inputs_, n_out = self.n_outputs_
+        cdef int i
+        cdef int64_t n
+        cdef Intake intake = Intake.__new__(Intake)
+        arrays = [*inputs, *conditions]
+        if len(arrays) != n_in:
+            raise ShapeError(
+                f"inputs: expected {n_in} arrays ({', '.join(self.input_names)}), conditions counted in, "
+                f"got {len(arrays)}"
+            )
+        first = arrays[0]
+        intake.locate(first, self.input_names[0])
+        if intake.device_type != DEVICE_CPU and intake.device_type != DEVICE_CUDA:
+            raise TypeError(f"{self.input_names[0]}: expected an array on a CPU or a CUDA device, "
+                            f"got DLPack device type {intake.device_type}")
+        intake.choose(stream, first)
+        for i in range(n_in):
+            intake.take(&operands[i], arrays[i], self.input_names[i], False)
+        n = self.batch(operands)
+        results = self.outputs(intake, operands, n, out)
+        missing = [i for i in range(n_out) if results[i] is None]
+        if missing:
+            self.allocate(intake, operands + n_in, n, results, missing)
+        if n > 0:
+            self.lay_out(operands, args, n)
+            self.run(intake, args, n)
+        # After the launch: a framework that takes a result over orders itself behind what is queued by then.
+        for i in missing:
+            results[i] = hand_over(<Tensor>results[i], first)
+        return results
+
+    cdef int64_t batch(self, Operand* operands) except -1:
+        """Check the inputs and return the number of events."""
+        cdef int64_t n = 1
+        cdef int i
+        cdef Operand* x
+        for i in range(self.n_inputs_):
+            x = &operands[i]
+            if x.code != CODE_FLOAT or x.bits != 64:
+                raise DTypeError(f"{self.input_names[i]}: expected dtype float64, got {describe_dtype(x)}")
+            if x.ndim != 1:
+                raise ShapeError(f"{self.input_names[i]}: expected shape (batch,), got {shape_of(x)}")
+            if <uintptr_t>x.data % 8 != 0:
+                raise ShapeError(f"{self.input_names[i]}: expected data aligned to 8 bytes, got {<uintptr_t>x.data:#x}")
+            if x.shape[0] != 1:
+                if n != 1 and x.shape[0] != n:
+                    raise ShapeError(f"{self.input_names[i]}: expected shape ({n},) or (1,), got {shape_of(x)}")
+                n = x.shape[0]
+        for i in range(self.n_inputs_):
+            # An array of length 1 stands for every event.
+            if operands[i].shape[0] == 1:
+                operands[i].strides[0] = 0
+        return n
+
+    cdef list outputs(self, Intake intake, Operand* operands, int64_t n, object out):
+        """Check the given outputs; the list has None where one is still to be made."""
+        cdef int i, k
+        cdef int64_t width
+        cdef Operand* x
+        cdef Operand* y
+        if out is None:
+            for i in range(self.n_outputs_):
+                operands[self.n_inputs_ + i].data = NULL
+            return [None] * self.n_outputs_
+        results = list(out)
+        if len(results) != self.n_outputs_:
+            raise ShapeError(f"out: expected {self.n_outputs_} entries ({', '.join(self.output_names)}), "
+                             f"got {len(results)}")
+        for i in range(self.n_outputs_):
+            x = &operands[self.n_inputs_ + i]
+            x.data = NULL
+            if results[i] is None:
+                continue
+            name = f"out[{i}] ({self.output_names[i]})"
+            intake.take(x, results[i], name, True)
+            width = self.width(i)
+            self.check_output(x, name, n, width, intake.device is not None)
+            for k in range(self.n_inputs_ + i):
+                y = &operands[k]
+                if y.data != NULL and n > 0 and rows_overlap(
+                        y.data, 1 if y.strides[0] == 0 else n, 8 * y.strides[0],
+                        8 * (1 if k < self.n_inputs_ else self.width(k - self.n_inputs_)),
+                        x.data, n, 8 * x.strides[0], 8 * width):
+                    other = self.input_names[k] if k < self.n_inputs_ else f"out[{k - self.n_inputs_}]"
+                    raise ValueError(f"{name}: expected memory of its own, got memory shared with {other}")
+        return results
+
+    cdef inline int64_t width(self, int output):
+        return 1 if output == self.n_outputs_ - 1 else 4
+
+    cdef int check_output(self, Operand* x, str name, int64_t n, int64_t width, bint on_gpu) except -1:
+        expected = (n,)
+        if width > 1:
+            expected = (n, width)
+        if x.code != CODE_FLOAT or x.bits != 64:
+            raise DTypeError(f"{name}: expected dtype float64, got {describe_dtype(x)}")
+        if shape_of(x) != expected:
+            raise ShapeError(f"{name}: expected shape {expected}, got {shape_of(x)}")
+        if x.readonly:
+            raise ValueError(f"{name}: expected a writable array, got a read-only one")
+        if n <= 1:
+            x.strides[0] = width
+        if x.strides[0] < width or (width > 1 and x.strides[1] != 1):
+            raise ShapeError(
+                f"{name}: expected rows that are contiguous and do not overlap, got strides "
+                f"{tuple([x.strides[k] for k in range(x.ndim)])} (in elements)"
+            )
+        # The GPU stores momenta 16 bytes at a time.
+        cdef int64_t alignment = 16 if on_gpu and width > 1 else 8
+        if <uintptr_t>x.data % alignment != 0 or 8 * x.strides[0] % alignment != 0:
+            raise ShapeError(f"{name}: expected rows aligned to {alignment} bytes, got data at {<uintptr_t>x.data:#x} "
+                             f"and rows {8 * x.strides[0]} bytes apart")
+        return 0
+
+    cdef void lay_out(self, Operand* operands, int64_t* args, int64_t n) noexcept:
+        cdef int n_in = self.n_inputs_, n_out = self.n_outputs_
+        cdef int i
+        args[0] = n
+        for i in range(n_in):
+            args[1 + i] = <int64_t>operands[i].data
+            args[1 + n_in + i] = operands[i].strides[0]
+        for i in range(n_out):
+            args[1 + 2 * n_in + i] = <int64_t>operands[n_in + i].data
+            args[1 + 2 * n_in + n_out + i] = operands[n_in + i].strides[0]
+        memcpy(&args[1 + 2 * (n_in + n_out)], &self.constant_, sizeof(double))
+
+    cdef int allocate(self, Intake intake, Operand* outputs, int64_t n, list results, list missing) except -1:
+        """Make the outputs that were not given: on a device as views of one allocation."""
+        cdef int64_t shape[2]
+        cdef int64_t total = 0
+        cdef Buffer slab
+        cdef Tensor tensor
+        cdef int i, ndim
+        if intake.device is not None:
+            for i in missing:
+                total += padded(8 * n * self.width(i))
+            slab = allocate(intake.device, total, intake.stream)
+            total = 0
+        for i in missing:
+            shape[0] = n
+            shape[1] = self.width(i)
+            ndim = 1 if shape[1] == 1 else 2
+            if intake.device is None:
+                tensor = empty_host(CODE_FLOAT, 64, ndim, shape)
+            else:
+                tensor = make_tensor(slab, None, <void*>(slab.ptr_ + <size_t>total), DEVICE_CUDA, intake.device_id,
+                                     CODE_FLOAT, 64, ndim, shape, NULL, False)
+                total += padded(8 * n * shape[1])
+            outputs[i].data = <char*>tensor.data_
+            outputs[i].strides[0] = shape[1]
+            results[i] = tensor
+        return 0
+
+    cdef int run(self, Intake intake, int64_t* args, int64_t n) except -1:
+        cdef Kernel kernel
+        cdef int pushed
+        cdef int64_t block
+        cdef void* params[1]
+        if intake.device is None:
+            with nogil:
+                run_events(self.host_.run_, args, n)
+            return 0
+        kernel = self.kernel_for(intake.device)
+        block = SMALL_BLOCK if n < SMALL_BATCH else LARGE_BLOCK
+        params[0] = args
+        pushed = intake.device.push()
+        try:
+            intake.before()
+            kernel.launch_raw(<unsigned int>((n + block - 1) // block), 1, 1, <unsigned int>block, 1, 1, 0,
+                              intake.stream, params)
+            intake.after()
+        finally:
+            intake.device.pop(pushed)
+        return 0
+
+    cdef Kernel kernel_for(self, Device device):
+        cdef Module module
+        kernel = self.kernels_.get(device.id)
+        if kernel is None:
+            module = shipped_module(self.stem_, device)
+            kernel = self.kernels_[device.id] = module[self.kernel]
+        return <Kernel>kernel
+
+
+cdef inline int64_t padded(int64_t nbytes):
+    return (nbytes + OUTPUT_ALIGNMENT - 1) // OUTPUT_ALIGNMENT * OUTPUT_ALIGNMENT
+
+
+cdef tuple shape_of(Operand* x):
+    return tuple([x.shape[k] for k in range(x.ndim)])
+
+
+cdef str describe_dtype(Operand* x):
+    names = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+    return f"{names.get(x.code, 'type')}{x.bits}"

@@ -1,0 +1,109 @@
+"""What all phase-space mappings share: named arguments, named results, one call."""
+
+from collections import namedtuple
+from collections.abc import Sequence
+from typing import Any
+
+from madspace.phasespace._event_op import EventOp
+
+
+class Mapping:
+    """A map between random numbers and phase-space points.
+
+    Subclasses fill in the names and the kernels. An instance is immutable and may be used from several threads.
+
+    Parameters
+    ----------
+    input_names : sequence of str
+        What the map transforms.
+    condition_names : sequence of str
+        What it needs to know besides.
+    output_names : sequence of str
+        What it returns, without ``det``.
+    forward : EventOp
+        The kernel of `map_forward`.
+    """
+
+    def __init__(
+        self,
+        input_names: Sequence[str],
+        condition_names: Sequence[str],
+        output_names: Sequence[str],
+        forward: EventOp,
+    ) -> None:
+        self._argument_names = (*input_names, *condition_names)
+        self._result_type = namedtuple("Result", (*output_names, "det"))  # type: ignore[misc]
+        self._forward = forward
+
+    @property
+    def kernel(self) -> str:
+        """Name of the fused kernel that `map_forward` runs, with the instruction set of its host build."""
+        return f"{self._forward.kernel} (host build: {self._forward.isa})"
+
+    def map_forward(
+        self,
+        inputs: Sequence[Any] = (),
+        conditions: Sequence[Any] = (),
+        *,
+        out: Sequence[Any] | None = None,
+        stream: Any = None,
+        **named: Any,
+    ) -> Any:
+        """Map random numbers to phase-space points.
+
+        Parameters
+        ----------
+        inputs, conditions : sequence of arrays
+            Float64 arrays of shape ``(batch,)``, all on one device, from any library: NumPy, torch, CuPy, JAX,
+            `madspace.Tensor`. The two lists are read one after the other. An array of length 1 stands for every event.
+            The class lists the arguments and their units.
+        out : sequence of arrays, optional
+            Arrays for the outputs, in their order and ``det`` last; ``None`` entries are allocated. Float64, of the
+            outputs' shapes, writable, on the device of the inputs, without memory in common with them or each other.
+            Rows may be any distance apart; on a GPU momenta start at multiples of 16 bytes.
+        stream : optional
+            Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
+            By default the current stream of the framework that owns the first input, else the device's own stream.
+        **named : array
+            The arguments by name, if both lists are left out.
+
+        Returns
+        -------
+        Result
+            A named tuple of the outputs and ``det``, the Jacobian of the map, shape ``(batch,)``. Arrays of the kind of
+            the first input; those given in `out` are returned as they are.
+
+        Raises
+        ------
+        ShapeError
+            Wrong number of arrays, rank, length, row distance or alignment.
+        DTypeError
+            An array is not float64.
+        DeviceMismatchError
+            Not all arrays are on the same device.
+        ValueError
+            An output is read-only or shares memory with another array, or `stream` is given for arrays on the CPU.
+        TypeError
+            An argument is no array, or names do not fit.
+        OutOfMemoryError
+            The outputs do not fit into the device's memory.
+        DriverError
+            The driver refused the launch.
+
+        Notes
+        -----
+        On a GPU this is one kernel launch: nothing is waited for or copied, and nothing is allocated if all of `out` is
+        given. Results that are not given share one allocation: keeping one keeps all. On the CPU the call returns when
+        the results are there; large batches are split over threads (``MADSPACE_NUM_THREADS``). The same bits come out
+        for the same input, whatever the batch, the number of threads or the run.
+
+        A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it gets
+        ``det`` 0 and finite values elsewhere.
+        """
+        if named:
+            if len(inputs) or len(conditions):
+                raise TypeError("inputs: expected either two lists or arguments by name, got both")
+            if set(named) != set(self._argument_names):
+                raise TypeError(f"inputs: expected the names {self._argument_names}, got {tuple(named)}")
+            inputs = [named[name] for name in self._argument_names]
+        return self._result_type._make(self._forward(inputs, conditions, out, stream))

@@ -1,0 +1,80 @@
+"""Where a phase-space test runs: on the CPU, and on the device with the same body."""
+
+import ctypes
+
+import madspace
+import numpy as np
+import pytest
+from madspace.cpu._lanes import host_kernel_address
+
+KERNELS = [
+    f"t_chain_{order}_{power}" for order in ("0", "10", "01") for power in ("uniform", "fifth", "log", "power")
+]
+
+
+class Place:
+    """Puts arrays somewhere and brings results back."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def put(self, array):
+        """Return the array as an input there."""
+        array = np.array(array, dtype=np.float64)
+        return array if self.name == "cpu" else madspace.asarray(array, device=self.name)
+
+    def empty(self, shape, fill=np.nan):
+        """Return an output there, filled so that unwritten elements show."""
+        return self.put(np.full(shape, fill))
+
+    def get(self, result):
+        """Return results as NumPy arrays."""
+        if isinstance(result, tuple | list):
+            return [self.get(x) for x in result]
+        return np.array(result if self.name == "cpu" else result.numpy())
+
+    def map(self, mapping, randoms, energy, masses, **options):
+        """Run map_forward on host arrays (or broadcast numbers); momenta (batch, n, 4) and det."""
+        arrays = [self.put(np.atleast_1d(x)) for x in (*randoms, energy, *masses)]
+        *momenta, det = self.get(mapping.map_forward(arrays, **options))
+        return np.stack(momenta, axis=1), det
+
+
+def _register_host_kernels():
+    """Let the fake driver run the host build of each fused kernel."""
+    import fake_driver
+
+    fake = fake_driver.load()
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong)
+
+    def twin(name):
+        run = kind(host_kernel_address(name))
+
+        def launch(params, grid, block):
+            n = ctypes.cast(params[0], ctypes.POINTER(ctypes.c_longlong))[0]
+            assert (grid[0] - 1) * block[0] < n <= grid[0] * block[0], "the grid must cover the batch without waste"
+            run(params[0], 0, n)
+
+        return launch
+
+    for name in KERNELS:
+        fake.register(name, twin(name))
+
+
+@pytest.fixture(scope="session")
+def fused_kernels(real_gpu):
+    """Make the fused kernels launchable on the driver of the session."""
+    if not real_gpu:
+        _register_host_kernels()
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def place(request, device, fused_kernels):
+    """Return where to run: the CPU, then device 0."""
+    return Place(request.param)
+
+
+@pytest.fixture
+def gpu_place(device, fused_kernels):
+    """Return device 0 alone."""
+    return Place("cuda")

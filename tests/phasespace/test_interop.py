@@ -1,0 +1,95 @@
+"""map_forward on arrays of other libraries, which come back as their own kind."""
+
+import numpy as np
+import pytest
+from madspace import TPropagatorMapping
+from chain_points import randoms
+
+MAPPING = TPropagatorMapping([0, 1], 0.8)
+
+
+def host_inputs(n=500):
+    return [*randoms(3, n, 21), np.full(n, 500.0), np.full(n, 173.0), np.full(n, 100.0), np.zeros(n)]
+
+
+def check(result):
+    for x, y in zip(result, MAPPING.map_forward(host_inputs()), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12 * 500)
+
+
+@pytest.mark.needs("torch")
+def test_torch_on_the_cpu():
+    import torch
+
+    result = MAPPING.map_forward([torch.from_numpy(x) for x in host_inputs()])
+    assert all(type(x) is torch.Tensor for x in result)
+    check([x.numpy() for x in result])
+    table = torch.zeros(500, 5, 4, dtype=torch.float64)
+    MAPPING.map_forward([torch.from_numpy(x) for x in host_inputs()], out=[*table.unbind(1), None])
+    np.testing.assert_array_equal(table[:, 3].numpy(), result.momentum3.numpy())
+
+
+@pytest.mark.gpu
+@pytest.mark.needs("torch")
+def test_torch_uses_its_current_stream(device):
+    """A slow producer on a side stream of torch, and torch's own reader behind: no synchronisation anywhere."""
+    import torch
+
+    inputs = [torch.from_numpy(x).cuda() for x in host_inputs()]
+    late = [torch.full_like(x, float("nan")) for x in inputs]
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(50_000_000)
+        for x, y in zip(late, inputs, strict=True):
+            x.copy_(y)
+        result = MAPPING.map_forward(late)
+        del late
+        scratch = [torch.full_like(x, float("nan")) for x in inputs]
+        sums = [x * 1.0 for x in result]
+    assert not side.query(), "the call must not have waited"
+    side.synchronize()
+    del scratch
+    assert all(type(x) is torch.Tensor and x.is_cuda for x in result)
+    check([x.cpu().numpy() for x in sums])
+
+
+@pytest.mark.gpu
+@pytest.mark.needs("torch")
+def test_torch_graph_capture_with_out(device):
+    import torch
+
+    inputs = [torch.from_numpy(x).cuda() for x in host_inputs()]
+    out = [torch.zeros(500, 4, dtype=torch.float64, device="cuda") for _ in range(5)]
+    out.append(torch.zeros(500, dtype=torch.float64, device="cuda"))
+    MAPPING.map_forward(inputs, out=out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        MAPPING.map_forward(inputs, out=out)
+    for x in out:
+        x.fill_(float("nan"))
+    graph.replay()
+    torch.cuda.synchronize()
+    check([x.cpu().numpy() for x in out])
+
+
+@pytest.mark.gpu
+@pytest.mark.needs("cupy")
+def test_cupy(device):
+    import cupy
+
+    result = MAPPING.map_forward([cupy.asarray(x) for x in host_inputs()])
+    assert all(isinstance(x, cupy.ndarray) for x in result)
+    check([cupy.asnumpy(x) for x in result])
+
+
+@pytest.mark.gpu
+@pytest.mark.needs("jax")
+def test_jax(device):
+    import jax
+
+    with jax.enable_x64(True):
+        inputs = [jax.numpy.asarray(x) for x in host_inputs()]
+        result = MAPPING.map_forward(inputs)
+        assert all(isinstance(x, jax.Array) for x in result)
+        check([np.asarray(x) for x in result])
