@@ -1,0 +1,1 @@
+"""No public names: the conversion of arguments is for Kernel.launch()."""

@@ -1,0 +1,96 @@
+# Every driver call that madspace makes, wrapped once. All are to be called without the GIL (`with nogil:`) unless they
+# only read thread-local state; they take it only to raise. Handles of streams are never 0 here.
+from libc.stdint cimport uint64_t
+
+from cuda.bindings.cydriver cimport (
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUkernel,
+    CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUstreamCaptureMode, CUuuid,
+)
+
+# Start the driver: cuInit, exit and fork guards, raw entry points. Idempotent, thread safe. Needed before the others,
+# which refuse (ForkError, DriverError) before it, in forked children and at exit.
+cdef int init() except -1
+cdef int raise_code(CUresult code, const char* call) except -1 with gil
+cdef object error_of(CUresult code, str call, str detail)      # the exception, not raised
+
+# devices and contexts
+cdef int device_get(CUdevice* device, int ordinal) except -1 nogil
+cdef int device_get_count(int* count) except -1 nogil
+cdef int device_get_name(char* name, int length, CUdevice device) except -1 nogil
+cdef int device_get_uuid(CUuuid* uuid, CUdevice device) except -1 nogil
+cdef int device_get_pci_bus_id(char* text, int length, CUdevice device) except -1 nogil
+cdef int device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice device) except -1 nogil
+cdef int device_total_mem(size_t* nbytes, CUdevice device) except -1 nogil
+cdef int primary_ctx_retain(CUcontext* context, CUdevice device) except -1 nogil
+cdef int ctx_get_current(CUcontext* context) except -1 nogil
+cdef int ctx_push_current(CUcontext context) except -1 nogil
+cdef int ctx_pop_current() except -1 nogil
+cdef int ctx_synchronize() except -1 nogil
+cdef int ctx_get_stream_priority_range(int* least, int* greatest) except -1 nogil
+
+# streams
+cdef int stream_create(CUstream* stream, unsigned int flags, int priority) except -1 nogil
+cdef int stream_get_device(CUstream stream, CUdevice* device) except -1 nogil
+cdef int stream_get_priority(CUstream stream, int* priority) except -1 nogil
+cdef int stream_synchronize(CUstream stream) except -1 nogil
+cdef int stream_query(CUstream stream) except -1 nogil              # 1 all done, 0 not yet
+cdef int stream_wait_event(CUstream stream, CUevent event) except -1 nogil
+cdef int stream_is_capturing(CUstream stream) except -1 nogil       # 1 also for a broken capture
+cdef int thread_exchange_capture_mode(CUstreamCaptureMode* mode) except -1 nogil
+
+# events
+cdef int event_create(CUevent* event, unsigned int flags) except -1 nogil
+cdef int event_record(CUevent event, CUstream stream) except -1 nogil
+cdef int event_query(CUevent event) except -1 nogil                 # 1 done, 0 not yet
+cdef int event_synchronize(CUevent event) except -1 nogil
+# The code goes back, for the caller to explain.
+cdef int event_elapsed_time(float* ms, CUevent start, CUevent end, CUresult* code) except -1 nogil
+
+# memory
+cdef int mem_get_info(size_t* free, size_t* total) except -1 nogil
+cdef int mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) except -1 nogil
+cdef int mem_pool_trim_to(CUmemoryPool pool, size_t nbytes_to_keep) except -1 nogil
+cdef int mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t value) except -1 nogil
+cdef int mem_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t* value) except -1 nogil
+# The code goes back, for the caller to make room and try again.
+cdef int mem_alloc_from_pool_async(CUdeviceptr* ptr, size_t nbytes, CUmemoryPool pool, CUstream stream,
+                                   CUresult* code) except -1 nogil
+cdef int memcpy_htod_async(CUdeviceptr dst, const void* src, size_t nbytes, CUstream stream) except -1 nogil
+cdef int memcpy_dtoh_async(void* dst, CUdeviceptr src, size_t nbytes, CUstream stream) except -1 nogil
+cdef int memcpy_dtod_async(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, CUstream stream) except -1 nogil
+cdef int memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
+                           size_t nbytes, CUstream stream) except -1 nogil
+cdef int memset_d8_async(CUdeviceptr dst, unsigned char value, size_t nbytes, CUstream stream) except -1 nogil
+cdef int pointer_get_device(int* ordinal, CUdeviceptr ptr) except -1 nogil
+
+# kernels
+# The code goes back, for the caller to tell what is in the log. The log's memory must live as long as the library.
+cdef int library_load_data(CUlibrary* library, const void* image, char* log, size_t log_nbytes,
+                           CUresult* code) except -1 nogil
+cdef int library_get_kernel(CUkernel* kernel, CUlibrary library, const char* name) except -1 nogil  # 0: no such kernel
+cdef int library_get_kernel_count(unsigned int* count, CUlibrary library) except -1 nogil
+cdef int library_enumerate_kernels(CUkernel* kernels, unsigned int count, CUlibrary library) except -1 nogil
+cdef int kernel_get_name(const char** name, CUkernel kernel) except -1 nogil
+cdef int kernel_get_function(CUfunction* function, CUkernel kernel) except -1 nogil
+cdef int kernel_get_attribute(int* value, CUfunction_attribute attribute, CUkernel kernel,
+                              CUdevice device) except -1 nogil
+cdef int kernel_set_attribute(CUfunction_attribute attribute, int value, CUkernel kernel,
+                              CUdevice device) except -1 nogil
+cdef int kernel_get_param_size(CUkernel kernel, size_t index, size_t* nbytes) except -1 nogil    # 0: no such parameter
+cdef int func_load(CUfunction function) except -1 nogil
+cdef int launch_kernel(CUkernel kernel, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                       unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
+                       CUstream stream, void** params) except -1 nogil
+
+# For destructors: nothing happens once is_closed(). The context is made current for the call. The Python layer is never
+# entered: raw entry points resolved by init().
+cdef CUresult quiet_stream_destroy(CUcontext context, CUstream stream) noexcept nogil
+cdef CUresult quiet_stream_wait_event(CUcontext context, CUstream stream, CUevent event) noexcept nogil
+cdef CUresult quiet_is_capturing(CUcontext context, CUstream stream, bint* capturing) noexcept nogil
+cdef CUresult quiet_event_destroy(CUcontext context, CUevent event) noexcept nogil
+# Frees nothing while the stream is being captured.
+cdef CUresult quiet_mem_free_async(CUcontext context, CUdeviceptr ptr, CUstream stream,
+                                   bint* capturing) noexcept nogil
+cdef CUresult quiet_mem_pool_destroy(CUmemoryPool pool) noexcept nogil
+cdef CUresult quiet_library_unload(CUlibrary library) noexcept nogil
+cdef int report(CUresult code, str call) noexcept       # the warning of a destructor whose call failed

@@ -1,0 +1,559 @@
+"""The driver's entry points, each wrapped once: gate, call, check."""
+import _thread
+import warnings
+
+from cpython.exc cimport PyErr_WriteUnraisable
+from libc.stdint cimport uint64_t
+
+from cuda.bindings cimport cydriver
+from cuda.bindings.cydriver cimport (
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUkernel,
+    CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUstreamCaptureMode, CUuuid,
+)
+
+from madspace.core._library cimport load_library
+from madspace.core._teardown cimport (
+    CLOSED, FORKED, FRESH, READY, give_up, is_closed, open_gate, refuse, state, watch_fork,
+)
+
+from madspace.errors import STICKY_CODES, MadspaceWarning, driver_error
+
+# The API version whose meaning of each entry point is asked for, and the oldest driver that has it.
+cdef enum:
+    API_VERSION = 13000
+
+# Cython wrappers answer a missing entry point with a Python exception behind the caller's back and may want the GIL of
+# a finalised interpreter. Paths that destructors take, and the hottest ones, call the driver itself.
+ctypedef CUresult (*context_get_fn)(CUcontext*) noexcept nogil
+ctypedef CUresult (*context_fn)(CUcontext) noexcept nogil
+ctypedef CUresult (*alloc_fn)(CUdeviceptr*, size_t, CUmemoryPool, CUstream) noexcept nogil
+ctypedef CUresult (*free_fn)(CUdeviceptr, CUstream) noexcept nogil
+ctypedef CUresult (*event_create_fn)(CUevent*, unsigned int) noexcept nogil
+ctypedef CUresult (*event_fn)(CUevent) noexcept nogil
+ctypedef CUresult (*event_record_fn)(CUevent, CUstream) noexcept nogil
+ctypedef CUresult (*wait_fn)(CUstream, CUevent, unsigned int) noexcept nogil
+ctypedef CUresult (*stream_fn)(CUstream) noexcept nogil
+ctypedef CUresult (*capturing_fn)(CUstream, cydriver.CUstreamCaptureStatus*) noexcept nogil
+ctypedef CUresult (*pool_fn)(CUmemoryPool) noexcept nogil
+ctypedef CUresult (*library_fn)(CUlibrary) noexcept nogil
+
+cdef context_get_fn raw_ctx_get_current
+cdef context_fn raw_ctx_push_current
+cdef context_get_fn raw_ctx_pop_current
+cdef alloc_fn raw_mem_alloc_from_pool_async
+cdef free_fn raw_mem_free_async
+cdef event_create_fn raw_event_create
+cdef event_fn raw_event_destroy
+cdef event_record_fn raw_event_record
+cdef wait_fn raw_stream_wait_event
+cdef stream_fn raw_stream_destroy
+cdef capturing_fn raw_stream_is_capturing
+cdef pool_fn raw_mem_pool_destroy
+cdef library_fn raw_library_unload
+
+cdef object starting = _thread.allocate_lock()
+
+
+# ---- start ----
+
+cdef int init() except -1:
+    if state() == READY:
+        return 0
+    # Before the lock: in a forked child nobody may be left to release it.
+    if state() == FORKED or state() == CLOSED:
+        refuse("cuInit")
+    with starting:
+        if state() == FRESH:
+            load_library()
+            watch_fork()
+            try:
+                start_driver()
+            except BaseException:
+                give_up()
+                raise
+            open_gate()
+    return ready("cuInit")
+
+
+cdef int start_driver() except -1:
+    cdef CUresult code
+    cdef int version = 0
+    with nogil:
+        code = cydriver.cuInit(0)
+    check(code, "cuInit")
+    with nogil:
+        code = cydriver.cuDriverGetVersion(&version)
+    check(code, "cuDriverGetVersion")
+    if version < API_VERSION:
+        raise error_of(
+            cydriver.CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, "cuDriverGetVersion",
+            f"the driver supports CUDA {version // 1000}.{version % 1000 // 10}, madspace needs 13.0",
+        )
+    resolve("cuCtxGetCurrent", <void**>&raw_ctx_get_current)
+    resolve("cuCtxPushCurrent", <void**>&raw_ctx_push_current)
+    resolve("cuCtxPopCurrent", <void**>&raw_ctx_pop_current)
+    resolve("cuMemAllocFromPoolAsync", <void**>&raw_mem_alloc_from_pool_async)
+    resolve("cuMemFreeAsync", <void**>&raw_mem_free_async)
+    resolve("cuEventCreate", <void**>&raw_event_create)
+    resolve("cuEventDestroy", <void**>&raw_event_destroy)
+    resolve("cuEventRecord", <void**>&raw_event_record)
+    resolve("cuStreamWaitEvent", <void**>&raw_stream_wait_event)
+    resolve("cuStreamDestroy", <void**>&raw_stream_destroy)
+    resolve("cuStreamIsCapturing", <void**>&raw_stream_is_capturing)
+    resolve("cuMemPoolDestroy", <void**>&raw_mem_pool_destroy)
+    resolve("cuLibraryUnload", <void**>&raw_library_unload)
+    return 0
+
+
+cdef int resolve(const char* name, void** pointer) except -1:
+    # Never the per-thread flavour: stream handles are always explicit here, and 1 and 2 mean the same in both.
+    cdef CUresult code
+    cdef cydriver.CUdriverProcAddressQueryResult status
+    with nogil:
+        code = cydriver.cuGetProcAddress(
+            name, pointer, API_VERSION, cydriver.CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status)
+    if code == cydriver.CUDA_SUCCESS and pointer[0] == NULL:
+        code = cydriver.CUDA_ERROR_NOT_FOUND
+    if code != cydriver.CUDA_SUCCESS:
+        raise error_of(code, "cuGetProcAddress", f"entry point {name.decode()}")
+    return 0
+
+
+# ---- errors ----
+
+cdef inline int ready(const char* call) except -1 nogil:
+    if is_closed():
+        refuse(call)
+    return 0
+
+
+cdef inline int check(CUresult code, const char* call) except -1 nogil:
+    if code != cydriver.CUDA_SUCCESS:
+        raise_code(code, call)
+    return 0
+
+
+cdef int raise_code(CUresult code, const char* call) except -1 with gil:
+    raise error_of(code, call.decode(), "")
+
+
+cdef object error_of(CUresult code, str call, str detail):
+    cdef const char* name = NULL
+    cdef const char* text = NULL
+    if cydriver.cuGetErrorName(code, &name) != cydriver.CUDA_SUCCESS or name == NULL:
+        name = "CUDA_ERROR_UNKNOWN_TO_THIS_DRIVER"
+    if cydriver.cuGetErrorString(code, &text) != cydriver.CUDA_SUCCESS or text == NULL:
+        text = "no description"
+    return driver_error(<int>code, name.decode(), text.decode(), call, detail)
+
+
+cdef int report(CUresult code, str call) noexcept:
+    # A lost context was told to the caller by the call that lost it, and has no memory left to leak.
+    if code == cydriver.CUDA_SUCCESS or code == cydriver.CUDA_ERROR_DEINITIALIZED:
+        return 0
+    try:
+        if <int>code not in STICKY_CODES:
+            warnings.warn(f"while an object was destroyed: {error_of(code, call, '')}", MadspaceWarning, stacklevel=2)
+    except Exception:       # the warning was turned into an error
+        PyErr_WriteUnraisable(None)
+    return 0
+
+
+# ---- devices and contexts ----
+
+cdef int device_get(CUdevice* device, int ordinal) except -1 nogil:
+    ready("cuDeviceGet")
+    return check(cydriver.cuDeviceGet(device, ordinal), "cuDeviceGet")
+
+
+cdef int device_get_count(int* count) except -1 nogil:
+    ready("cuDeviceGetCount")
+    return check(cydriver.cuDeviceGetCount(count), "cuDeviceGetCount")
+
+
+cdef int device_get_name(char* name, int length, CUdevice device) except -1 nogil:
+    ready("cuDeviceGetName")
+    return check(cydriver.cuDeviceGetName(name, length, device), "cuDeviceGetName")
+
+
+cdef int device_get_uuid(CUuuid* uuid, CUdevice device) except -1 nogil:
+    ready("cuDeviceGetUuid")
+    return check(cydriver.cuDeviceGetUuid(uuid, device), "cuDeviceGetUuid")
+
+
+cdef int device_get_pci_bus_id(char* text, int length, CUdevice device) except -1 nogil:
+    ready("cuDeviceGetPCIBusId")
+    return check(cydriver.cuDeviceGetPCIBusId(text, length, device), "cuDeviceGetPCIBusId")
+
+
+cdef int device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice device) except -1 nogil:
+    ready("cuDeviceGetAttribute")
+    return check(cydriver.cuDeviceGetAttribute(value, attribute, device), "cuDeviceGetAttribute")
+
+
+cdef int device_total_mem(size_t* nbytes, CUdevice device) except -1 nogil:
+    ready("cuDeviceTotalMem")
+    return check(cydriver.cuDeviceTotalMem(nbytes, device), "cuDeviceTotalMem")
+
+
+cdef int primary_ctx_retain(CUcontext* context, CUdevice device) except -1 nogil:
+    ready("cuDevicePrimaryCtxRetain")
+    return check(cydriver.cuDevicePrimaryCtxRetain(context, device), "cuDevicePrimaryCtxRetain")
+
+
+cdef int ctx_get_current(CUcontext* context) except -1 nogil:
+    ready("cuCtxGetCurrent")
+    return check(raw_ctx_get_current(context), "cuCtxGetCurrent")
+
+
+cdef int ctx_push_current(CUcontext context) except -1 nogil:
+    ready("cuCtxPushCurrent")
+    return check(raw_ctx_push_current(context), "cuCtxPushCurrent")
+
+
+cdef int ctx_pop_current() except -1 nogil:
+    cdef CUcontext popped
+    ready("cuCtxPopCurrent")
+    return check(raw_ctx_pop_current(&popped), "cuCtxPopCurrent")
+
+
+cdef int ctx_synchronize() except -1 nogil:
+    ready("cuCtxSynchronize")
+    return check(cydriver.cuCtxSynchronize(), "cuCtxSynchronize")
+
+
+cdef int ctx_get_stream_priority_range(int* least, int* greatest) except -1 nogil:
+    ready("cuCtxGetStreamPriorityRange")
+    return check(cydriver.cuCtxGetStreamPriorityRange(least, greatest), "cuCtxGetStreamPriorityRange")
+
+
+# ---- streams ----
+
+cdef int stream_create(CUstream* stream, unsigned int flags, int priority) except -1 nogil:
+    ready("cuStreamCreateWithPriority")
+    return check(cydriver.cuStreamCreateWithPriority(stream, flags, priority), "cuStreamCreateWithPriority")
+
+
+cdef int stream_get_device(CUstream stream, CUdevice* device) except -1 nogil:
+    ready("cuStreamGetDevice")
+    return check(cydriver.cuStreamGetDevice(stream, device), "cuStreamGetDevice")
+
+
+cdef int stream_get_priority(CUstream stream, int* priority) except -1 nogil:
+    ready("cuStreamGetPriority")
+    return check(cydriver.cuStreamGetPriority(stream, priority), "cuStreamGetPriority")
+
+
+cdef int stream_synchronize(CUstream stream) except -1 nogil:
+    ready("cuStreamSynchronize")
+    return check(cydriver.cuStreamSynchronize(stream), "cuStreamSynchronize")
+
+
+cdef int stream_query(CUstream stream) except -1 nogil:
+    ready("cuStreamQuery")
+    return done(cydriver.cuStreamQuery(stream), "cuStreamQuery")
+
+
+cdef inline int done(CUresult code, const char* call) except -1 nogil:
+    if code == cydriver.CUDA_ERROR_NOT_READY:
+        return 0
+    check(code, call)
+    return 1
+
+
+cdef int stream_wait_event(CUstream stream, CUevent event) except -1 nogil:
+    ready("cuStreamWaitEvent")
+    return check(raw_stream_wait_event(stream, event, 0), "cuStreamWaitEvent")
+
+
+cdef int stream_is_capturing(CUstream stream) except -1 nogil:
+    cdef cydriver.CUstreamCaptureStatus status = cydriver.CU_STREAM_CAPTURE_STATUS_NONE
+    ready("cuStreamIsCapturing")
+    check(raw_stream_is_capturing(stream, &status), "cuStreamIsCapturing")
+    return status != cydriver.CU_STREAM_CAPTURE_STATUS_NONE
+
+
+cdef int thread_exchange_capture_mode(CUstreamCaptureMode* mode) except -1 nogil:
+    ready("cuThreadExchangeStreamCaptureMode")
+    return check(cydriver.cuThreadExchangeStreamCaptureMode(mode), "cuThreadExchangeStreamCaptureMode")
+
+
+# ---- events ----
+
+cdef int event_create(CUevent* event, unsigned int flags) except -1 nogil:
+    ready("cuEventCreate")
+    return check(raw_event_create(event, flags), "cuEventCreate")
+
+
+cdef int event_record(CUevent event, CUstream stream) except -1 nogil:
+    ready("cuEventRecord")
+    return check(raw_event_record(event, stream), "cuEventRecord")
+
+
+cdef int event_query(CUevent event) except -1 nogil:
+    ready("cuEventQuery")
+    return done(cydriver.cuEventQuery(event), "cuEventQuery")
+
+
+cdef int event_synchronize(CUevent event) except -1 nogil:
+    ready("cuEventSynchronize")
+    return check(cydriver.cuEventSynchronize(event), "cuEventSynchronize")
+
+
+cdef int event_elapsed_time(float* ms, CUevent start, CUevent end, CUresult* code) except -1 nogil:
+    ready("cuEventElapsedTime")
+    code[0] = cydriver.cuEventElapsedTime(ms, start, end)
+    return 0
+
+
+# ---- memory ----
+
+cdef int mem_get_info(size_t* free, size_t* total) except -1 nogil:
+    ready("cuMemGetInfo")
+    return check(cydriver.cuMemGetInfo(free, total), "cuMemGetInfo")
+
+
+cdef int mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) except -1 nogil:
+    ready("cuMemPoolCreate")
+    return check(cydriver.cuMemPoolCreate(pool, props), "cuMemPoolCreate")
+
+
+cdef int mem_pool_trim_to(CUmemoryPool pool, size_t nbytes_to_keep) except -1 nogil:
+    ready("cuMemPoolTrimTo")
+    return check(cydriver.cuMemPoolTrimTo(pool, nbytes_to_keep), "cuMemPoolTrimTo")
+
+
+cdef int mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t value) except -1 nogil:
+    ready("cuMemPoolSetAttribute")
+    return check(cydriver.cuMemPoolSetAttribute(pool, attribute, &value), "cuMemPoolSetAttribute")
+
+
+cdef int mem_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t* value) except -1 nogil:
+    ready("cuMemPoolGetAttribute")
+    return check(cydriver.cuMemPoolGetAttribute(pool, attribute, value), "cuMemPoolGetAttribute")
+
+
+cdef int mem_alloc_from_pool_async(CUdeviceptr* ptr, size_t nbytes, CUmemoryPool pool, CUstream stream,
+                                   CUresult* code) except -1 nogil:
+    ready("cuMemAllocFromPoolAsync")
+    code[0] = raw_mem_alloc_from_pool_async(ptr, nbytes, pool, stream)
+    return 0
+
+
+cdef int memcpy_htod_async(CUdeviceptr dst, const void* src, size_t nbytes, CUstream stream) except -1 nogil:
+    ready("cuMemcpyHtoDAsync")
+    return check(cydriver.cuMemcpyHtoDAsync(dst, src, nbytes, stream), "cuMemcpyHtoDAsync")
+
+
+cdef int memcpy_dtoh_async(void* dst, CUdeviceptr src, size_t nbytes, CUstream stream) except -1 nogil:
+    ready("cuMemcpyDtoHAsync")
+    return check(cydriver.cuMemcpyDtoHAsync(dst, src, nbytes, stream), "cuMemcpyDtoHAsync")
+
+
+cdef int memcpy_dtod_async(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, CUstream stream) except -1 nogil:
+    ready("cuMemcpyDtoDAsync")
+    return check(cydriver.cuMemcpyDtoDAsync(dst, src, nbytes, stream), "cuMemcpyDtoDAsync")
+
+
+cdef int memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
+                           size_t nbytes, CUstream stream) except -1 nogil:
+    ready("cuMemcpyPeerAsync")
+    return check(
+        cydriver.cuMemcpyPeerAsync(dst, dst_context, src, src_context, nbytes, stream), "cuMemcpyPeerAsync")
+
+
+cdef int memset_d8_async(CUdeviceptr dst, unsigned char value, size_t nbytes, CUstream stream) except -1 nogil:
+    ready("cuMemsetD8Async")
+    return check(cydriver.cuMemsetD8Async(dst, value, nbytes, stream), "cuMemsetD8Async")
+
+
+cdef int pointer_get_device(int* ordinal, CUdeviceptr ptr) except -1 nogil:
+    ready("cuPointerGetAttribute")
+    return check(
+        cydriver.cuPointerGetAttribute(ordinal, cydriver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr),
+        "cuPointerGetAttribute")
+
+
+# ---- kernels ----
+
+cdef int library_load_data(CUlibrary* library, const void* image, char* log, size_t log_nbytes,
+                           CUresult* code) except -1 nogil:
+    cdef cydriver.CUjit_option options[2]
+    cdef void* values[2]
+    options[0] = cydriver.CU_JIT_ERROR_LOG_BUFFER
+    values[0] = log
+    options[1] = cydriver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
+    values[1] = <void*>log_nbytes
+    ready("cuLibraryLoadData")
+    code[0] = cydriver.cuLibraryLoadData(library, image, options, values, 2, NULL, NULL, 0)
+    return 0
+
+
+cdef int library_get_kernel(CUkernel* kernel, CUlibrary library, const char* name) except -1 nogil:
+    cdef CUresult code
+    ready("cuLibraryGetKernel")
+    code = cydriver.cuLibraryGetKernel(kernel, library, name)
+    if code == cydriver.CUDA_ERROR_NOT_FOUND:
+        return 0
+    check(code, "cuLibraryGetKernel")
+    return 1
+
+
+cdef int library_get_kernel_count(unsigned int* count, CUlibrary library) except -1 nogil:
+    ready("cuLibraryGetKernelCount")
+    return check(cydriver.cuLibraryGetKernelCount(count, library), "cuLibraryGetKernelCount")
+
+
+cdef int library_enumerate_kernels(CUkernel* kernels, unsigned int count, CUlibrary library) except -1 nogil:
+    ready("cuLibraryEnumerateKernels")
+    return check(cydriver.cuLibraryEnumerateKernels(kernels, count, library), "cuLibraryEnumerateKernels")
+
+
+cdef int kernel_get_name(const char** name, CUkernel kernel) except -1 nogil:
+    ready("cuKernelGetName")
+    return check(cydriver.cuKernelGetName(name, kernel), "cuKernelGetName")
+
+
+cdef int kernel_get_function(CUfunction* function, CUkernel kernel) except -1 nogil:
+    ready("cuKernelGetFunction")
+    return check(cydriver.cuKernelGetFunction(function, kernel), "cuKernelGetFunction")
+
+
+cdef int kernel_get_attribute(int* value, CUfunction_attribute attribute, CUkernel kernel,
+                              CUdevice device) except -1 nogil:
+    ready("cuKernelGetAttribute")
+    return check(cydriver.cuKernelGetAttribute(value, attribute, kernel, device), "cuKernelGetAttribute")
+
+
+cdef int kernel_set_attribute(CUfunction_attribute attribute, int value, CUkernel kernel,
+                              CUdevice device) except -1 nogil:
+    ready("cuKernelSetAttribute")
+    return check(cydriver.cuKernelSetAttribute(attribute, value, kernel, device), "cuKernelSetAttribute")
+
+
+cdef int kernel_get_param_size(CUkernel kernel, size_t index, size_t* nbytes) except -1 nogil:
+    cdef size_t offset = 0
+    cdef CUresult code
+    ready("cuKernelGetParamInfo")
+    code = cydriver.cuKernelGetParamInfo(kernel, index, &offset, nbytes)
+    if code == cydriver.CUDA_ERROR_INVALID_VALUE:       # past the last one
+        return 0
+    check(code, "cuKernelGetParamInfo")
+    return 1
+
+
+cdef int func_load(CUfunction function) except -1 nogil:
+    ready("cuFuncLoad")
+    return check(cydriver.cuFuncLoad(function), "cuFuncLoad")
+
+
+cdef int launch_kernel(CUkernel kernel, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                       unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
+                       CUstream stream, void** params) except -1 nogil:
+    ready("cuLaunchKernel")
+    return check(
+        cydriver.cuLaunchKernel(<CUfunction>kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,
+                                params, NULL),
+        "cuLaunchKernel")
+
+
+# ---- for destructors ----
+
+cdef inline CUresult enter(CUcontext context, bint* pushed) noexcept nogil:
+    # A destructor runs in whichever thread drops the last reference; that one may have no context, or another. The gate
+    # is looked at before each single call, since a daemon thread can lose the processor in between.
+    cdef CUcontext current = NULL
+    cdef CUresult code = raw_ctx_get_current(&current)
+    pushed[0] = False
+    if code == cydriver.CUDA_SUCCESS and current != context and not is_closed():
+        code = raw_ctx_push_current(context)
+        pushed[0] = code == cydriver.CUDA_SUCCESS
+    return cydriver.CUDA_ERROR_DEINITIALIZED if is_closed() else code
+
+
+cdef inline void leave(bint pushed) noexcept nogil:
+    cdef CUcontext popped
+    if pushed and not is_closed():
+        raw_ctx_pop_current(&popped)
+
+
+cdef CUresult quiet_stream_destroy(CUcontext context, CUstream stream) noexcept nogil:
+    cdef bint pushed
+    cdef CUresult code
+    if is_closed():
+        return cydriver.CUDA_SUCCESS
+    code = enter(context, &pushed)
+    if code == cydriver.CUDA_SUCCESS:
+        code = raw_stream_destroy(stream)
+        leave(pushed)
+    return code
+
+
+cdef CUresult quiet_stream_wait_event(CUcontext context, CUstream stream, CUevent event) noexcept nogil:
+    cdef bint pushed
+    cdef CUresult code
+    if is_closed():
+        return cydriver.CUDA_SUCCESS
+    code = enter(context, &pushed)
+    if code == cydriver.CUDA_SUCCESS:
+        code = raw_stream_wait_event(stream, event, 0)
+        leave(pushed)
+    return code
+
+
+cdef inline CUresult ask_capturing(CUstream stream, bint* capturing) noexcept nogil:
+    cdef cydriver.CUstreamCaptureStatus status = cydriver.CU_STREAM_CAPTURE_STATUS_NONE
+    cdef CUresult code = raw_stream_is_capturing(stream, &status)
+    # The legacy stream beside a capture of another one: no part of it, and not to be touched either.
+    capturing[0] = (code == cydriver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+                    or status != cydriver.CU_STREAM_CAPTURE_STATUS_NONE)
+    return cydriver.CUDA_SUCCESS if capturing[0] else code
+
+
+cdef CUresult quiet_is_capturing(CUcontext context, CUstream stream, bint* capturing) noexcept nogil:
+    cdef bint pushed
+    cdef CUresult code
+    capturing[0] = False
+    if is_closed():
+        return cydriver.CUDA_SUCCESS
+    code = enter(context, &pushed)
+    if code == cydriver.CUDA_SUCCESS:
+        code = ask_capturing(stream, capturing)
+        leave(pushed)
+    return code
+
+
+cdef CUresult quiet_event_destroy(CUcontext context, CUevent event) noexcept nogil:
+    cdef bint pushed
+    cdef CUresult code
+    if is_closed():
+        return cydriver.CUDA_SUCCESS
+    code = enter(context, &pushed)
+    if code == cydriver.CUDA_SUCCESS:
+        code = raw_event_destroy(event)
+        leave(pushed)
+    return code
+
+
+cdef CUresult quiet_mem_free_async(CUcontext context, CUdeviceptr ptr, CUstream stream,
+                                   bint* capturing) noexcept nogil:
+    cdef bint pushed
+    cdef CUresult code
+    capturing[0] = False
+    if is_closed():
+        return cydriver.CUDA_SUCCESS
+    code = enter(context, &pushed)
+    if code == cydriver.CUDA_SUCCESS:
+        code = ask_capturing(stream, capturing)
+        if code == cydriver.CUDA_SUCCESS and not capturing[0]:
+            code = raw_mem_free_async(ptr, stream)
+        leave(pushed)
+    return code
+
+
+cdef CUresult quiet_mem_pool_destroy(CUmemoryPool pool) noexcept nogil:
+    return cydriver.CUDA_SUCCESS if is_closed() else raw_mem_pool_destroy(pool)
+
+
+cdef CUresult quiet_library_unload(CUlibrary library) noexcept nogil:
+    return cydriver.CUDA_SUCCESS if is_closed() else raw_library_unload(library)

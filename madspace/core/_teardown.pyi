@@ -1,0 +1,1 @@
+"""No public names: the gate is for the other extensions."""

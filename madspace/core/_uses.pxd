@@ -1,0 +1,24 @@
+from cuda.bindings.cydriver cimport CUcontext, CUdeviceptr, CUevent, CUresult, CUstream
+
+from madspace.core.device cimport Device
+from madspace.core.stream cimport Stream
+
+cdef enum:
+    PER_THREAD = 2      # the handle of the per-thread default stream: another stream in every thread
+
+
+# The last use of a buffer by one stream: an event out of the pool, which goes back there with this object.
+cdef class Use:
+    cdef Device device
+    cdef CUevent event
+
+
+# A dict of uses is {key_of(stream): Use}.
+cdef object key_of(Stream stream)
+cdef bint is_same(Stream one, Stream other) noexcept
+cdef int is_captured(Stream stream) except -1
+cdef int wait_for(Stream stream, Use use) except -1             # stream's later work, on the device
+cdef int note_use(dict uses, Stream stream) except -1           # as of now
+cdef Use new_use(Use earlier, Stream stream)                    # as of now, and behind the earlier one (None: none)
+# The free, unless the stream is being captured.
+cdef CUresult free_behind(dict uses, CUcontext context, CUdeviceptr ptr, CUstream stream, bint* captured) noexcept

@@ -1,0 +1,1 @@
+"""No public names: the bookkeeping of buffers is for the other extensions."""

@@ -1,0 +1,93 @@
+"""Which streams use a buffer: an event after each one's last use, for those who must wait for it."""
+cimport cython
+from libc.stdint cimport uintptr_t
+
+from cuda.bindings cimport cydriver
+from cuda.bindings.cydriver cimport CUcontext, CUdeviceptr, CUresult, CUstream
+
+from madspace.core cimport _driver as drv
+from madspace.core.event cimport give_event, take_event
+from madspace.core.stream cimport Stream
+
+
+@cython.final
+@cython.freelist(16)
+@cython.no_gc_clear
+cdef class Use:
+    def __dealloc__(self):
+        if self.event != NULL:
+            give_event(self.device, self.event)
+
+
+cdef bint is_same(Stream one, Stream other) noexcept:
+    # The per-thread default stream never is a buffer's own (see allocate_from), so equal handles are the same stream.
+    return one.handle_ == other.handle_ and one.device is other.device
+
+
+cdef object key_of(Stream stream):
+    # The handles of the default streams mean another stream on each device.
+    cdef uintptr_t handle = <uintptr_t>stream.handle_
+    if handle > PER_THREAD:
+        return handle
+    return stream.device.id, handle
+
+
+cdef int is_captured(Stream stream) except -1:
+    cdef int captured
+    cdef int pushed = stream.device.push()
+    try:
+        with nogil:
+            captured = drv.stream_is_capturing(stream.handle_)
+    finally:
+        stream.device.pop(pushed)
+    return captured
+
+
+cdef int wait_for(Stream stream, Use use) except -1:
+    cdef int pushed = stream.device.push()
+    try:
+        with nogil:
+            drv.stream_wait_event(stream.handle_, use.event)
+    finally:
+        stream.device.pop(pushed)
+    return 0
+
+
+cdef int note_use(dict uses, Stream stream) except -1:
+    cdef object key = key_of(stream)
+    uses[key] = new_use(uses.get(key), stream)
+    return 0
+
+
+cdef Use new_use(Use earlier, Stream stream):
+    cdef Use use = Use.__new__(Use)
+    cdef int pushed = stream.device.push()
+    try:
+        use.device = stream.device
+        use.event = take_event(stream.device)
+        with nogil:
+            if earlier is not None:
+                # A new stream under a dead one's handle, or another thread's default stream, must not forget that one.
+                drv.stream_wait_event(stream.handle_, earlier.event)
+            drv.event_record(use.event, stream.handle_)
+    finally:
+        stream.device.pop(pushed)
+    return use
+
+
+cdef CUresult free_behind(dict uses, CUcontext context, CUdeviceptr ptr, CUstream stream, bint* captured) noexcept:
+    cdef Use use
+    cdef CUresult code
+    with nogil:
+        code = drv.quiet_is_capturing(context, stream, captured)
+    if captured[0]:
+        return code
+    for use in uses.values():
+        if code == cydriver.CUDA_SUCCESS:
+            with nogil:
+                code = drv.quiet_stream_wait_event(context, stream, use.event)
+    if code != cydriver.CUDA_SUCCESS:
+        return code         # rather lost than reused under a reader
+    with nogil:
+        code = drv.quiet_mem_free_async(context, ptr, stream, captured)
+    return code

@@ -1,0 +1,462 @@
+"""Buffers: device memory that goes back only after its last reader."""
+cimport cython
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uintptr_t
+
+from cuda.bindings cimport cydriver
+from cuda.bindings.cydriver cimport CUcontext, CUdeviceptr, CUresult, CUstream
+
+from madspace.core cimport _driver as drv
+from madspace.core._teardown cimport is_closed
+from madspace.core._uses cimport PER_THREAD, Use, free_behind, is_captured, is_same, key_of, new_use, wait_for
+from madspace.core.device cimport Device
+from madspace.core.event cimport order_streams
+from madspace.core.pool cimport MemoryPool, defer_free, free_deferred, own_pool
+from madspace.core.stream cimport Stream, as_stream, own_stream
+
+from madspace.errors import ClosedError, DeviceMismatchError, ShapeError
+
+# Pools and buffers are met in the same place.
+globals()["MemoryPool"] = MemoryPool
+
+
+@cython.freelist(32)
+@cython.no_gc_clear         # the destructor needs the stream and the events
+cdef class Buffer:
+    """A block of device memory, from MemoryPool.allocate().
+
+    Attributes
+    ----------
+    nbytes : int
+        Its size.
+    pool : MemoryPool
+        Where it comes from, kept alive.
+    stream : Stream
+        The stream it was allocated on, kept alive; the free is queued there.
+
+    Notes
+    -----
+    The memory goes back when the buffer is closed or collected, in any thread, also after its stream was closed: the
+    free waits, on the device, for every stream that used the buffer. Nothing waits on the host.
+    """
+
+    def __cinit__(self):
+        self.closed_ = True     # until it has its memory
+
+    def __init__(self):
+        raise TypeError("Buffer: use MemoryPool.allocate()")
+
+    @property
+    def ptr(self):
+        """Device address, an int; 0 for a buffer of no bytes and after close()."""
+        return self.ptr_
+
+    @property
+    def device(self):
+        """The Device that holds the memory."""
+        return self.pool.device
+
+    @property
+    def device_id(self):
+        """Number of the device that holds the memory."""
+        return self.pool.device.id
+
+    @property
+    def closed(self):
+        """Whether close() was called."""
+        return self.closed_
+
+    def __len__(self):
+        return self.nbytes
+
+    def copy_from_host(self, source, *, stream=None):
+        """Fill the buffer from host memory.
+
+        Parameters
+        ----------
+        source : bytes, numpy.ndarray, or any object with the buffer protocol
+            C-contiguous, of exactly `nbytes` bytes.
+        stream : Stream, int, or any object that ``to_stream`` takes, optional
+            Where the copy is queued; the buffer's stream if left out.
+
+        Raises
+        ------
+        ShapeError
+            When `source` has another size.
+        BufferError
+            When `source` is not C-contiguous.
+        CaptureError
+            When the stream is being captured.
+        ClosedError
+            When the buffer or the stream is closed.
+
+        Notes
+        -----
+        Waits on the host for the stream, so that the source may change afterwards.
+        """
+        cdef Py_buffer view
+        cdef Stream where = self.stream if stream is None else as_stream(stream, self.pool.device)
+        PyObject_GetBuffer(source, &view, PyBUF_C_CONTIGUOUS)
+        try:
+            transfer(self, &view, where, True)
+        finally:
+            PyBuffer_Release(&view)
+
+    def copy_to_host(self, out=None, *, stream=None):
+        """Copy the buffer to host memory.
+
+        Parameters
+        ----------
+        out : bytearray, numpy.ndarray, or any object with the writable buffer protocol, optional
+            C-contiguous, of exactly `nbytes` bytes; a new bytearray if left out.
+        stream : Stream, int, or any object that ``to_stream`` takes, optional
+            Where the copy is queued; the buffer's stream if left out.
+
+        Returns
+        -------
+        object
+            `out`.
+
+        Raises
+        ------
+        ShapeError, BufferError, CaptureError, ClosedError
+            As from copy_from_host().
+
+        Notes
+        -----
+        Waits on the host for the stream.
+        """
+        cdef Py_buffer view
+        cdef Stream where = self.stream if stream is None else as_stream(stream, self.pool.device)
+        if out is None:
+            self.check_open()
+            out = bytearray(self.nbytes)
+        PyObject_GetBuffer(out, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+        try:
+            transfer(self, &view, where, False)
+        finally:
+            PyBuffer_Release(&view)
+        return out
+
+    def copy_from(self, Buffer source not None, *, stream=None):
+        """Fill the buffer from another one, of the same or another device, asynchronously.
+
+        Parameters
+        ----------
+        source : Buffer
+            Of exactly `nbytes` bytes.
+        stream : Stream, int, or any object that ``to_stream`` takes, optional
+            Where the copy is queued, a stream of this buffer's device; the buffer's stream if left out.
+
+        Raises
+        ------
+        ShapeError
+            When `source` has another size.
+        ClosedError
+            When one of the buffers or the stream is closed.
+        """
+        cdef Stream where = self.stream if stream is None else as_stream(stream, self.pool.device)
+        cdef Device device = self.pool.device
+        cdef Device other = source.pool.device
+        self.check_open()
+        source.check_open()
+        if source.nbytes != self.nbytes:
+            raise ShapeError(f"source: expected {self.nbytes} bytes, got {source.nbytes}")
+        if self.nbytes == 0 or source is self:
+            return
+        cdef int pushed = device.push()
+        try:
+            source.before(where, False)
+            self.before(where, True)
+            with nogil:
+                if other is device:
+                    drv.memcpy_dtod_async(self.ptr_, source.ptr_, self.nbytes, where.handle_)
+                else:
+                    drv.memcpy_peer_async(
+                        self.ptr_, device.context_, source.ptr_, other.context_, self.nbytes, where.handle_)
+            source.after(where, False)
+            self.after(where, True)
+        finally:
+            device.pop(pushed)
+
+    def fill(self, value, *, stream=None):
+        """Set every byte, asynchronously.
+
+        Parameters
+        ----------
+        value : int
+            The byte, 0 to 255.
+        stream : Stream, int, or any object that ``to_stream`` takes, optional
+            Where it is queued; the buffer's stream if left out.
+
+        Raises
+        ------
+        ValueError
+            When `value` is not a byte.
+        ClosedError
+            When the buffer or the stream is closed.
+        """
+        cdef Stream where = self.stream if stream is None else as_stream(stream, self.pool.device)
+        if not 0 <= value <= 255:
+            raise ValueError(f"value: expected a byte, 0 to 255, got {value}")
+        cdef unsigned char byte = value
+        self.check_open()
+        if self.nbytes == 0:
+            return
+        cdef int pushed = self.pool.device.push()
+        try:
+            self.before(where, True)
+            with nogil:
+                drv.memset_d8_async(self.ptr_, byte, self.nbytes, where.handle_)
+            self.after(where, True)
+        finally:
+            self.pool.device.pop(pushed)
+
+    def close(self):
+        """Give the memory back, in stream order; idempotent. Work that was queued before still has it."""
+        cdef CUresult code
+        if self.closed_:
+            return
+        self.closed_ = True
+        code = self.free()
+        if code != cydriver.CUDA_SUCCESS:
+            drv.raise_code(code, "cuMemFreeAsync")
+
+    def __dealloc__(self):
+        if not self.closed_:
+            self.closed_ = True
+            drv.report(self.free(), "cuMemFreeAsync")
+
+    def __enter__(self):
+        self.check_open()
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+    def __repr__(self):
+        state = ", closed" if self.closed_ else ""
+        number = None if self.pool is None else self.pool.device.id
+        return f"<Buffer {self.ptr_:#x} of {self.nbytes} bytes on device {number}{state}>"
+
+    cdef int check_open(self) except -1:
+        if self.closed_:
+            raise ClosedError(f"buffer: expected an open buffer, got {self!r}")
+        return 0
+
+    cdef int before(self, Stream stream, bint write) except -1:
+        if self.closed_:
+            self.check_open()
+        if stream is self.stream or is_same(stream, self.stream):
+            return 0 if self.uses_ is None else self.join(write)
+        return self.before_elsewhere(stream, write)
+
+    cdef int after(self, Stream stream, bint write) except -1:
+        if stream is self.stream or is_same(stream, self.stream):
+            if write:
+                self.writer_ = self.stream
+            return 0
+        return self.after_elsewhere(stream, write)
+
+    # Another thread may use the buffer while a call below is in the driver: what was there before is looked up once,
+    # and what was noted meanwhile stays.
+
+    cdef int join(self, bint write) except -1:
+        # The own stream comes behind the other ones: all of them for a write, the last writer for a read. What it has
+        # waited for is forgotten, since everything later is ordered behind the own stream.
+        cdef dict uses
+        cdef Use use
+        if is_captured(self.stream):
+            return 0
+        uses = self.uses_
+        if uses is None or not (write or self.writer_ is not self.stream):
+            return 0
+        if not write:
+            key = key_of(self.writer_)
+            uses = {key: uses[key]} if key in uses else {}
+        for use in list(uses.values()):
+            wait_for(self.stream, use)
+        self.writer_ = self.stream
+        self.forget(uses)
+        return 0
+
+    cdef int forget(self, dict uses) except -1:
+        cdef dict left = self.uses_
+        if left is not None:
+            left = {key: use for key, use in left.items() if uses.get(key) is not use}
+            self.uses_ = left or None
+        return 0
+
+    cdef int before_elsewhere(self, Stream stream, bint write) except -1:
+        cdef dict uses = self.uses_
+        cdef Stream writer = self.writer_
+        cdef Use use
+        if self.ptr_ == 0 or (is_captured(stream) and not is_captured(self.stream)):
+            return 0
+        if write or writer is self.stream:
+            order_streams(self.stream, stream)
+        if uses is None or is_captured(stream):
+            return 0
+        if write:
+            for use in list(uses.values()):
+                wait_for(stream, use)
+        elif writer is not self.stream:
+            # Also where the handle is this stream's: it may be a new stream under a dead one's handle.
+            wait_for(stream, uses[key_of(writer)])
+        return 0
+
+    cdef int after_elsewhere(self, Stream stream, bint write) except -1:
+        cdef object key
+        cdef Use use
+        if self.ptr_ == 0 or is_captured(stream):
+            return 0
+        key = key_of(stream)
+        use = new_use(None if self.uses_ is None else self.uses_.get(key), stream)
+        if self.uses_ is None:
+            self.uses_ = {}
+        self.uses_[key] = use
+        if write:
+            self.writer_ = stream
+        return 0
+
+    cdef CUresult free(self) noexcept:
+        cdef CUcontext context
+        cdef CUstream stream
+        cdef CUdeviceptr ptr = self.ptr_
+        cdef CUresult code = cydriver.CUDA_SUCCESS
+        cdef bint captured = False
+        if ptr == 0 or is_closed():
+            return code
+        context = self.stream.device.context_
+        stream = self.stream.handle_
+        if self.uses_ is None:
+            with nogil:
+                code = drv.quiet_mem_free_async(context, ptr, stream, &captured)
+        else:
+            code = free_behind(self.uses_, context, ptr, stream, &captured)
+        if captured:
+            defer(self)
+            return code
+        self.uses_ = None
+        self.ptr_ = 0
+        self.stream.drop()
+        return code
+
+
+cdef Buffer allocate(Device device, size_t nbytes, Stream stream):
+    return allocate_from(own_pool(device), nbytes, stream)
+
+
+cdef Buffer allocate_from(MemoryPool pool, size_t nbytes, Stream stream):
+    cdef Buffer buffer
+    cdef int pushed
+    pool.check_open()
+    stream.check_open()
+    if stream.device is not pool.device:
+        raise DeviceMismatchError(f"stream: expected one of device {pool.device.id}, got {stream!r}")
+    if <uintptr_t>stream.handle_ == PER_THREAD:
+        # The free may come from another thread, where this handle is another stream. Uses are noted as on any stream.
+        stream = own_stream(pool.device)
+    buffer = Buffer.__new__(Buffer)
+    buffer.nbytes = nbytes
+    buffer.pool = pool
+    buffer.stream = stream
+    buffer.writer_ = stream
+    if nbytes > 0:
+        pushed = pool.device.push()
+        try:
+            take_memory(buffer)
+        finally:
+            pool.device.pop(pushed)
+    else:
+        buffer.closed_ = False
+    return buffer
+
+
+cdef int take_memory(Buffer buffer) except -1:
+    cdef CUstream stream = buffer.stream.handle_
+    cdef int capturing
+    cdef CUresult code = cydriver.CUDA_SUCCESS
+    free_deferred()
+    buffer.stream.hold()
+    try:
+        with nogil:
+            capturing = drv.stream_is_capturing(stream)
+            if not capturing:
+                drv.mem_alloc_from_pool_async(&buffer.ptr_, buffer.nbytes, buffer.pool.handle_, stream, &code)
+        if capturing:
+            raise drv.error_of(
+                cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuMemAllocFromPoolAsync",
+                "the stream is being captured: pass out= (and workspace=) so that nothing is allocated")
+        if code == cydriver.CUDA_ERROR_OUT_OF_MEMORY:
+            free_deferred()
+            with nogil:
+                drv.mem_pool_trim_to(buffer.pool.handle_, 0)
+                drv.mem_alloc_from_pool_async(&buffer.ptr_, buffer.nbytes, buffer.pool.handle_, stream, &code)
+        if code != cydriver.CUDA_SUCCESS:
+            raise drv.error_of(code, "cuMemAllocFromPoolAsync", account(buffer, code))
+    except BaseException:
+        buffer.ptr_ = 0
+        buffer.stream.drop()
+        raise
+    buffer.closed_ = False
+    return 0
+
+
+cdef str account(Buffer buffer, CUresult code):
+    """What an allocation asked for and what there was."""
+    cdef size_t free, total
+    asked = f"asked for {buffer.nbytes} bytes on device {buffer.pool.device.id}"
+    if code != cydriver.CUDA_ERROR_OUT_OF_MEMORY:
+        return asked
+    with nogil:
+        drv.mem_get_info(&free, &total)
+    return (
+        f"{asked}; the pool has {buffer.pool.used_bytes} bytes in use and {buffer.pool.reserved_bytes} reserved, "
+        f"the device has {free} of {total} bytes free"
+    )
+
+
+def allocate_buffer(MemoryPool pool not None, size_t nbytes, Stream stream not None):
+    """Allocate from a pool; MemoryPool.allocate() calls it."""
+    return allocate_from(pool, nbytes, stream)
+
+
+cdef int defer(Buffer buffer) except -1:
+    # The buffer itself may be in its destructor: another one inherits the memory, and the hold on the stream.
+    cdef Buffer heir = Buffer.__new__(Buffer)
+    heir.nbytes = buffer.nbytes
+    heir.pool = buffer.pool
+    heir.stream = buffer.stream
+    heir.writer_ = buffer.writer_
+    heir.uses_ = buffer.uses_
+    heir.ptr_ = buffer.ptr_
+    heir.closed_ = False
+    buffer.uses_ = None
+    buffer.ptr_ = 0
+    return defer_free(heir)
+
+
+cdef int transfer(Buffer buffer, Py_buffer* view, Stream stream, bint to_device) except -1:
+    cdef int pushed
+    buffer.check_open()
+    if <size_t>view.len != buffer.nbytes:
+        raise ShapeError(f"{'source' if to_device else 'out'}: expected {buffer.nbytes} bytes, got {view.len}")
+    if buffer.nbytes == 0:
+        return 0
+    pushed = buffer.pool.device.push()
+    try:
+        stream.refuse_in_capture("cuMemcpyHtoDAsync" if to_device else "cuMemcpyDtoHAsync")
+        buffer.before(stream, to_device)
+        with nogil:
+            if to_device:
+                drv.memcpy_htod_async(buffer.ptr_, view.buf, buffer.nbytes, stream.handle_)
+            else:
+                drv.memcpy_dtoh_async(view.buf, buffer.ptr_, buffer.nbytes, stream.handle_)
+        buffer.after(stream, to_device)
+        # Also towards the device: where it reads host memory itself, the source is not read yet when the call returns.
+        with nogil:
+            drv.stream_synchronize(stream.handle_)
+    finally:
+        buffer.pool.device.pop(pushed)
+    return 0

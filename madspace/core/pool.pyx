@@ -1,0 +1,247 @@
+"""Pools of device memory."""
+import _thread
+from operator import index
+
+cimport cython
+from libc.stdint cimport UINT64_MAX, uint64_t, uintptr_t
+from libc.string cimport memset
+
+from cuda.bindings cimport cydriver
+from cuda.bindings.cydriver cimport CUmemPool_attribute, CUresult
+
+from madspace.core cimport _driver as drv
+from madspace.core.device cimport Device, get_device
+from madspace.core.stream cimport Stream, as_stream, own_stream
+
+from madspace.core.device import as_device
+from madspace.errors import ClosedError
+
+cdef object making = _thread.allocate_lock()
+cdef object allocate_buffer = None      # of the layer above, from the first allocate() on
+cdef list deferred = []
+
+
+@cython.no_gc_clear         # the destructor needs the device
+cdef class MemoryPool:
+    """Stream-ordered device memory that stays with the process between uses.
+
+    Parameters
+    ----------
+    device : Device, int or str, optional
+        Where the memory is; device 0 if left out.
+    release_threshold : int, optional
+        Bytes that the pool may keep idle when a stream or the device is synchronised; all of them if left out.
+
+    Attributes
+    ----------
+    device : Device
+        The device.
+
+    Raises
+    ------
+    DriverNotFoundError, DriverError, ForkError
+        As from ``Device``.
+
+    Notes
+    -----
+    The device's current pool, which belongs to everybody in the process, is neither used nor changed.
+    """
+
+    def __cinit__(self):
+        self.closed_ = True     # until there is a handle
+
+    def __init__(self, device=None, *, release_threshold=None):
+        if self.handle_ != NULL:
+            raise TypeError("MemoryPool: __init__ was called twice")
+        cdef uint64_t threshold = UINT64_MAX if release_threshold is None else release_threshold
+        create(self, get_device(0) if device is None else as_device(device), threshold)
+
+    @property
+    def handle(self):
+        """The driver's handle (``CUmemoryPool``), an int. It is valid until the pool is closed."""
+        return <uintptr_t>self.handle_
+
+    @property
+    def closed(self):
+        """Whether close() was called."""
+        return self.closed_
+
+    @property
+    def used_bytes(self):
+        """Bytes in buffers, those included whose free the device has not reached."""
+        return self.statistic(cydriver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+
+    @property
+    def reserved_bytes(self):
+        """Bytes taken from the device: in buffers and idle."""
+        return self.statistic(cydriver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+
+    @property
+    def peak_used_bytes(self):
+        """Largest `used_bytes` since the start or reset_peaks()."""
+        return self.statistic(cydriver.CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+
+    @property
+    def peak_reserved_bytes(self):
+        """Largest `reserved_bytes` since the start or reset_peaks()."""
+        return self.statistic(cydriver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+
+    @property
+    def release_threshold(self):
+        """Bytes that the pool may keep idle at a synchronisation."""
+        return self.statistic(cydriver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+
+    def reset_peaks(self):
+        """Let both peaks begin anew at the present values."""
+        self.check_open()
+        with nogil:
+            drv.mem_pool_set_attribute(self.handle_, cydriver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
+            drv.mem_pool_set_attribute(self.handle_, cydriver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0)
+
+    def trim(self, min_bytes_to_keep=0):
+        """Give idle memory back to the device.
+
+        Parameters
+        ----------
+        min_bytes_to_keep : int, optional
+            Bytes that the pool keeps reserved, those in use included.
+
+        Notes
+        -----
+        Memory whose free the device has not reached is not idle: synchronise first to give that back, too.
+        """
+        cdef size_t keep = min_bytes_to_keep
+        self.check_open()
+        free_deferred()
+        with nogil:
+            drv.mem_pool_trim_to(self.handle_, keep)
+
+    def allocate(self, nbytes, *, stream=None):
+        """Allocate memory, uninitialised, in stream order.
+
+        Parameters
+        ----------
+        nbytes : int
+            Bytes; 0 gives a buffer with ``ptr`` 0.
+        stream : Stream, int, or any object that ``to_stream`` takes, optional
+            Work queued on it from now on may use the memory; the device's own stream if left out.
+
+        Returns
+        -------
+        Buffer
+            Aligned to 256 bytes. On the per-thread default stream, which means another stream in every thread, the
+            buffer belongs to the device's own stream instead.
+
+        Raises
+        ------
+        OutOfMemoryError
+            When the device has no room, also after idle memory was given back. The message has the sizes.
+        CaptureError
+            When the stream is being captured.
+        DeviceMismatchError
+            When the stream belongs to another device.
+        ClosedError
+            When the pool or the stream is closed.
+        """
+        cdef size_t size = index(nbytes)
+        cdef Stream where = own_stream(self.device) if stream is None else as_stream(stream, self.device)
+        global allocate_buffer
+        if allocate_buffer is None:
+            from madspace.core.memory import allocate_buffer
+        return allocate_buffer(self, size, where)
+
+    def close(self):
+        """End the use of this pool; idempotent. The driver keeps it until the last of its buffers is freed.
+
+        Raises
+        ------
+        ValueError
+            For the device's own pool, which everybody shares.
+        """
+        cdef CUresult code
+        if self.closed_:
+            return
+        if self is self.device.pool_:
+            raise ValueError(f"close: the own pool of device {self.device.id} is shared and stays open")
+        self.closed_ = True
+        with nogil:
+            code = drv.quiet_mem_pool_destroy(self.handle_)
+        if code != cydriver.CUDA_SUCCESS:
+            drv.raise_code(code, "cuMemPoolDestroy")
+
+    def __dealloc__(self):
+        cdef CUresult code
+        if not self.closed_:
+            self.closed_ = True
+            with nogil:
+                code = drv.quiet_mem_pool_destroy(self.handle_)
+            drv.report(code, "cuMemPoolDestroy")
+
+    def __enter__(self):
+        self.check_open()
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+    def __repr__(self):
+        state = "closed" if self.closed_ else "open"
+        return f"<MemoryPool {<uintptr_t>self.handle_:#x} of device {self.device.id if self.device else None}, {state}>"
+
+    cdef int check_open(self) except -1:
+        if self.closed_:
+            raise ClosedError(f"pool: expected an open pool, got {self!r}")
+        return 0
+
+    cdef object statistic(self, CUmemPool_attribute which):
+        cdef uint64_t value
+        self.check_open()
+        with nogil:
+            drv.mem_pool_get_attribute(self.handle_, which, &value)
+        return value
+
+
+cdef int create(MemoryPool pool, Device device, uint64_t threshold) except -1:
+    cdef cydriver.CUmemPoolProps props
+    memset(&props, 0, sizeof(props))
+    props.allocType = cydriver.CU_MEM_ALLOCATION_TYPE_PINNED
+    props.location.type = cydriver.CU_MEM_LOCATION_TYPE_DEVICE
+    props.location.id = device.id
+    with nogil:
+        drv.mem_pool_create(&pool.handle_, &props)
+    pool.device = device
+    pool.closed_ = False
+    with nogil:
+        drv.mem_pool_set_attribute(pool.handle_, cydriver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, threshold)
+    return 0
+
+
+cdef MemoryPool own_pool(Device device):
+    cdef MemoryPool pool
+    if device.pool_ is not None:
+        return device.pool_
+    with making:
+        if device.pool_ is None:
+            pool = MemoryPool.__new__(MemoryPool)
+            create(pool, device, UINT64_MAX)
+            device.pool_ = pool
+    return device.pool_
+
+
+def default_pool(Device device not None):
+    """The device's own pool, as ``device.pool``."""
+    return own_pool(device)
+
+
+cdef int defer_free(object buffer) except -1:
+    deferred.append(buffer)
+    return 0
+
+
+cdef int free_deferred() except -1:
+    # Dropping a buffer frees it, or puts it back here while its stream is still captured.
+    if not deferred:
+        return 0
+    cdef list waiting = deferred[:]
+    del deferred[:len(waiting)]
+    return 0
