@@ -111,7 +111,7 @@ struct ScatterAlongBeam {
 // The direction n of the beam in the rest frame of P is a stereographic projection: with light-cone component
 // P^- = P_E - kBeam P_z and w = P_T/(M + P^-), n_T = -2 w/(1 + w^2), n_z = kBeam (1 - w^2)/(1 + w^2) (boost of a
 // light-like vector, written out). The smaller of P^+ and P^- comes from M_T^2 over the larger, so no digit is lost for a
-// fast P. The leg that is softer in the rest frame is boosted and put on its mass shell, the other is the rest.
+// fast P. The softer of the two is boosted and put on its mass shell, the other is the rest.
 //
 // in:  r_phi, E_1, E_2, p_parallel, p_T, M, m_1, m_2, P (4)
 // out: p_1 (4), p_2 (4)
@@ -134,11 +134,14 @@ struct ScatterFromBeam {
         const ThreeVector direction = {transverse * total.x, transverse * total.y, kBeam * (g_2 - pt_2) * inverse};
 
         const ThreeVector k = rotate_from_z({in[4] * phi.cos, in[4] * phi.sin, in[3]}, direction);
-        const bool first_softer = e1 < e2;
+        const double inverse_m = reciprocal(m);
+        const double along_total = dot(k, {total.x, total.y, total.z});
+        const double e1_lab = (e1 * total.e + along_total) * inverse_m, e2_lab = (e2 * total.e - along_total) * inverse_m;
+        const bool first_softer = e1_lab < e2_lab;
         const double sign = first_softer ? 1.0 : -1.0;
         const double e_soft = first_softer ? e1 : e2, m_soft = first_softer ? in[6] : in[7];
+        const double e_lab = first_softer ? e1_lab : e2_lab;
         const ThreeVector soft = {sign * k.x, sign * k.y, sign * k.z};
-        const double e_lab = (e_soft * total.e + dot(soft, {total.x, total.y, total.z})) * reciprocal(m);
         const double factor = (e_soft + e_lab) * reciprocal(m + total.e);
         const ThreeVector boosted = {soft.x + total.x * factor, soft.y + total.y * factor, soft.z + total.z * factor};
         const FourVector softer = {root(m_soft * m_soft + dot(boosted, boosted)), boosted.x, boosted.y, boosted.z};

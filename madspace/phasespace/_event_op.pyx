@@ -45,6 +45,7 @@ cdef class EventOp:
     cdef readonly str kernel
     cdef readonly tuple input_names
     cdef readonly tuple output_names
+    cdef tuple out_labels_       # of the entries of out=, for messages
     cdef int n_inputs_
     cdef int n_outputs_
     cdef double constant_
@@ -56,6 +57,7 @@ cdef class EventOp:
         self.kernel = kernel
         self.input_names = tuple(input_names)
         self.output_names = tuple(output_names)
+        self.out_labels_ = tuple([f"out[{i}] ({name})" for i, name in enumerate(self.output_names)])
         self.n_inputs_ = len(self.input_names)
         self.n_outputs_ = len(self.output_names)
         if self.n_inputs_ + self.n_outputs_ > MAX_OPERANDS:
@@ -147,7 +149,7 @@ cdef class EventOp:
             x.data = NULL
             if results[i] is None:
                 continue
-            name = f"out[{i}] ({self.output_names[i]})"
+            name = self.out_labels_[i]
             intake.take(x, results[i], name, True)
             width = self.width(i)
             self.check_output(x, name, n, width, intake.device is not None)
@@ -157,21 +159,18 @@ cdef class EventOp:
                         y.data, 1 if y.strides[0] == 0 else n, 8 * y.strides[0],
                         8 * (1 if k < self.n_inputs_ else self.width(k - self.n_inputs_)),
                         x.data, n, 8 * x.strides[0], 8 * width):
-                    other = self.input_names[k] if k < self.n_inputs_ else f"out[{k - self.n_inputs_}]"
+                    other = self.input_names[k] if k < self.n_inputs_ else self.out_labels_[k - self.n_inputs_]
                     raise ValueError(f"{name}: expected memory of its own, got memory shared with {other}")
         return results
 
-    cdef inline int64_t width(self, int output):
+    cdef inline int64_t width(self, int output) noexcept:
         return 1 if output == self.n_outputs_ - 1 else 4
 
     cdef int check_output(self, Operand* x, str name, int64_t n, int64_t width, bint on_gpu) except -1:
-        expected = (n,)
-        if width > 1:
-            expected = (n, width)
         if x.code != CODE_FLOAT or x.bits != 64:
             raise DTypeError(f"{name}: expected dtype float64, got {describe_dtype(x)}")
-        if shape_of(x) != expected:
-            raise ShapeError(f"{name}: expected shape {expected}, got {shape_of(x)}")
+        if x.ndim != (1 if width == 1 else 2) or x.shape[0] != n or (width > 1 and x.shape[1] != width):
+            raise ShapeError(f"{name}: expected shape ({n}{"," if width == 1 else ", 4"}), got {shape_of(x)}")
         if x.readonly:
             raise ValueError(f"{name}: expected a writable array, got a read-only one")
         if n <= 1:

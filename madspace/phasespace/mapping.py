@@ -32,7 +32,7 @@ class Mapping:
         forward: EventOp,
     ) -> None:
         self._argument_names = (*input_names, *condition_names)
-        self._result_type = namedtuple("Result", (*output_names, "det"))  # type: ignore[misc]
+        self._make_result = namedtuple("Result", (*output_names, "det"))._make  # type: ignore[misc]
         self._forward = forward
 
     @property
@@ -106,4 +106,4 @@ class Mapping:
             if set(named) != set(self._argument_names):
                 raise TypeError(f"inputs: expected the names {self._argument_names}, got {tuple(named)}")
             inputs = [named[name] for name in self._argument_names]
-        return self._result_type._make(self._forward(inputs, conditions, out, stream))
+        return self._make_result(self._forward(inputs, conditions, out, stream))

@@ -89,7 +89,7 @@ import madspace
 print(madspace.is_available(), flush=True)
 pid = os.fork()
 madspace.Stream().synchronize()
-os.write(1, b"fine\n")
+os.write(1, b"fine\\n")
 if pid:
     print(os.waitpid(pid, 0)[1])
 """, timeout=20)

@@ -1,0 +1,72 @@
+"""madspace: a framework-free GPU runtime, phase-space mappings and attention kernels, on GPU and CPU."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from madspace.core._library import is_available
+from madspace.core.creation import asarray, empty, from_dlpack, zeros
+from madspace.core.device import Device, device_count
+from madspace.core.event import Event
+from madspace.core.memory import Buffer, MemoryPool
+from madspace.core.module import Kernel, Module, preload
+from madspace.core.stream import Stream
+from madspace.core.tensor import Tensor
+from madspace.cpu._lanes import get_num_threads, set_num_threads
+from madspace.errors import (
+    CaptureError,
+    ClosedError,
+    DeviceMismatchError,
+    DriverError,
+    DriverNotFoundError,
+    DTypeError,
+    ForkError,
+    KernelFaultError,
+    KernelImageError,
+    MadspaceError,
+    MadspaceWarning,
+    OutOfMemoryError,
+    ShapeError,
+    WorkspaceError,
+)
+from madspace.phasespace.mapping import Mapping
+from madspace.phasespace.t_propagator import TPropagatorMapping
+
+try:
+    __version__ = version("madspace-driver")
+except PackageNotFoundError:  # a source tree that is not installed
+    __version__ = "0+unknown"
+
+__all__ = [
+    "Buffer",
+    "CaptureError",
+    "ClosedError",
+    "DTypeError",
+    "Device",
+    "DeviceMismatchError",
+    "DriverError",
+    "DriverNotFoundError",
+    "Event",
+    "ForkError",
+    "Kernel",
+    "KernelFaultError",
+    "KernelImageError",
+    "MadspaceError",
+    "MadspaceWarning",
+    "Mapping",
+    "MemoryPool",
+    "Module",
+    "OutOfMemoryError",
+    "ShapeError",
+    "Stream",
+    "TPropagatorMapping",
+    "Tensor",
+    "WorkspaceError",
+    "asarray",
+    "device_count",
+    "empty",
+    "from_dlpack",
+    "get_num_threads",
+    "is_available",
+    "preload",
+    "set_num_threads",
+    "zeros",
+]

@@ -1,0 +1,16 @@
+from cuda.bindings.cydriver cimport CUdeviceptr
+from libc.stdint cimport int64_t
+
+from madspace.core.stream cimport Stream
+
+
+# Host to host, strides in elements, any sign. The two must not overlap.
+cdef void strided_copy(char* dst, const int64_t* dst_strides, const char* src, const int64_t* src_strides,
+                       const int64_t* shape, int ndim, size_t itemsize) noexcept nogil
+
+# Queued on `stream`, with its device made current meanwhile. upload() returns when the source may be reused and
+# download() when the data has arrived: both wait for the stream.
+cdef int upload(CUdeviceptr dst, const void* src, size_t nbytes, Stream stream) except -1
+cdef int download(void* dst, CUdeviceptr src, size_t nbytes, Stream stream) except -1
+cdef int copy_on_device(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, Stream stream) except -1
+cdef int clear_on_device(CUdeviceptr dst, size_t nbytes, Stream stream) except -1

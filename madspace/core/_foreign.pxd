@@ -1,0 +1,25 @@
+from cuda.bindings.cydriver cimport CUstream
+
+from madspace.core._dlpack_abi cimport DLTensor, LegacyTensor, ManagedTensor
+from madspace.core.stream cimport Stream
+
+
+# Owns a foreign managed tensor, or an object that lends its memory, until no one reads it any more.
+cdef class Foreign:
+    cdef ManagedTensor* managed
+    cdef LegacyTensor* legacy
+    cdef object lender
+    cdef bint on_device
+    cdef Stream consumer         # reads the memory; None for host memory
+    cdef CUstream producer       # where the producer goes on with it; NULL where that is not known
+    cdef int bind(self, Stream consumer) except -1      # once; the stream's handle outlives the memory
+    cdef int before(self, Stream stream) except -1
+    cdef int after(self, Stream stream) except -1
+
+
+cdef Foreign adopt_managed(ManagedTensor* managed)
+cdef Foreign adopt_capsule(object capsule)             # marks it used; TypeError, BufferError
+cdef DLTensor* foreign_view(Foreign foreign) except NULL    # BufferError for a major version above ours
+
+# The warning for what a destructor could not do; a filter that makes it an error makes it nothing.
+cdef void complain(str message) noexcept

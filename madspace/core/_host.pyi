@@ -1,0 +1,6 @@
+from typing import final
+
+@final
+class HostBlock:
+    @property
+    def nbytes(self) -> int: ...

@@ -1,0 +1,176 @@
+"""DLPack's owning structures and capsules, made for what leaves.
+
+Their deleters are called from any thread, with or without the GIL, and after the interpreter is gone.
+"""
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from madspace.core._dlpack_abi cimport (
+    DLPACK_MAJOR, DLPACK_MINOR, DLTensor, FLAG_READ_ONLY, LegacyTensor, ManagedTensor,
+)
+from madspace.core._foreign cimport Foreign, complain
+from madspace.core._teardown cimport is_closed
+from madspace.core.memory cimport Buffer
+from madspace.core.stream cimport Stream
+
+
+cdef extern from *:
+    """
+    static inline int ms_python_alive(void) {
+        if (!Py_IsInitialized()) return 0;
+    #if PY_VERSION_HEX >= 0x030D0000
+        return !Py_IsFinalizing();
+    #else
+        return !_Py_IsFinalizing();
+    #endif
+    }
+    """
+    void PyErr_Fetch(PyObject**, PyObject**, PyObject**)
+    void PyErr_Restore(PyObject*, PyObject*, PyObject*)
+    bint ms_python_alive() noexcept nogil
+
+
+cdef bint python_alive() noexcept nogil:
+    return ms_python_alive()
+
+
+cdef const char* VERSIONED = "dltensor_versioned"
+cdef const char* LEGACY = "dltensor"
+
+
+# One block behind both structures; the one that was asked for is filled in. shape and strides follow the struct.
+cdef struct Export:
+    ManagedTensor managed
+    LegacyTensor legacy
+    PyObject* owner
+    PyObject* memory
+    PyObject* consumer
+    bint writable
+    int64_t extents[1]
+
+
+cdef Export* new_export(const DLTensor* view, object owner, uint64_t flags, object memory,
+                        Stream consumer) except NULL:
+    cdef size_t ndim = <size_t>view.ndim
+    cdef Export* export = <Export*>calloc(1, sizeof(Export) + 2 * ndim * sizeof(int64_t))
+    if export is NULL:
+        raise MemoryError("no host memory left for a DLPack structure")
+    memcpy(export.extents, view.shape, ndim * sizeof(int64_t))
+    memcpy(export.extents + ndim, view.strides, ndim * sizeof(int64_t))
+    Py_INCREF(owner)
+    export.owner = <PyObject*>owner
+    if consumer is not None:
+        Py_INCREF(memory)
+        Py_INCREF(consumer)
+        export.memory = <PyObject*>memory
+        export.consumer = <PyObject*>consumer
+    export.writable = not flags & FLAG_READ_ONLY
+    return export
+
+
+cdef void point(DLTensor* tensor, const DLTensor* view, int64_t* extents) noexcept nogil:
+    tensor[0] = view[0]
+    tensor.shape = extents
+    tensor.strides = extents + view.ndim
+
+
+cdef ManagedTensor* new_managed(const DLTensor* view, object owner, uint64_t flags, object memory,
+                                Stream consumer) except NULL:
+    cdef Export* export = new_export(view, owner, flags, memory, consumer)
+    point(&export.managed.tensor, view, export.extents)
+    export.managed.major = DLPACK_MAJOR
+    export.managed.minor = DLPACK_MINOR
+    export.managed.context = export
+    export.managed.flags = flags
+    export.managed.deleter = delete_managed
+    return &export.managed
+
+
+cdef LegacyTensor* new_legacy(const DLTensor* view, object owner, uint64_t flags, object memory,
+                              Stream consumer) except NULL:
+    cdef Export* export = new_export(view, owner, flags, memory, consumer)
+    point(&export.legacy.tensor, view, export.extents)
+    export.legacy.context = export
+    export.legacy.deleter = delete_legacy
+    return &export.legacy
+
+
+cdef void delete_managed(ManagedTensor* managed) noexcept nogil:
+    if managed is not NULL:
+        release(<Export*>managed.context)
+
+
+cdef void delete_legacy(LegacyTensor* legacy) noexcept nogil:
+    if legacy is not NULL:
+        release(<Export*>legacy.context)
+
+
+cdef void release(Export* export) noexcept nogil:
+    # Waiting for the GIL of an interpreter that is going or gone ends the thread or hangs: leak instead.
+    if not python_alive():
+        return
+    with gil:
+        drop(export)
+
+
+cdef void drop(Export* export) noexcept:
+    # The caller's pending exception, if it has one, must still be there afterwards.
+    cdef PyObject* kind
+    cdef PyObject* value
+    cdef PyObject* trace
+    PyErr_Fetch(&kind, &value, &trace)
+    if export.consumer is not NULL:
+        note_use(<object>export.memory, <Stream>export.consumer, export.writable)
+    Py_XDECREF(export.consumer)
+    Py_XDECREF(export.memory)
+    Py_XDECREF(export.owner)
+    free(export)
+    PyErr_Restore(kind, value, trace)
+
+
+cdef void note_use(object memory, Stream consumer, bint writable) noexcept:
+    if is_closed():
+        return
+    try:
+        if isinstance(memory, Buffer):
+            (<Buffer>memory).after(consumer, writable)
+        elif isinstance(memory, Foreign):
+            (<Foreign>memory).after(consumer)
+    except Exception as error:
+        complain(f"the use of memory by stream {<uintptr_t>consumer.handle_:#x} could not be recorded: {error}")
+
+
+cdef object new_capsule(const DLTensor* view, object owner, uint64_t flags, bint versioned, object memory,
+                        Stream consumer):
+    cdef ManagedTensor* managed
+    cdef LegacyTensor* legacy
+    if versioned:
+        managed = new_managed(view, owner, flags, memory, consumer)
+        try:
+            return PyCapsule_New(managed, VERSIONED, end_capsule)
+        except BaseException:
+            delete_managed(managed)
+            raise
+    legacy = new_legacy(view, owner, flags, memory, consumer)
+    try:
+        return PyCapsule_New(legacy, LEGACY, end_capsule)
+    except BaseException:
+        delete_legacy(legacy)
+        raise
+
+
+cdef void end_capsule(object capsule) noexcept:
+    # A consumer renames what it takes over; what still has its first name was never consumed.
+    if PyCapsule_IsValid(capsule, VERSIONED):
+        delete_managed(<ManagedTensor*>PyCapsule_GetPointer(capsule, VERSIONED))
+    elif PyCapsule_IsValid(capsule, LEGACY):
+        delete_legacy(<LegacyTensor*>PyCapsule_GetPointer(capsule, LEGACY))
+
+
+cdef object managed_owner(ManagedTensor* managed):
+    if managed.deleter is not <void (*)(ManagedTensor*) noexcept>delete_managed:
+        return None
+    return <object>(<Export*>managed.context).owner

@@ -1,0 +1,44 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from madspace.core.device cimport Device
+from madspace.core.stream cimport Stream
+from madspace.core.tensor cimport MAX_NDIM, Tensor
+
+
+# An argument of an op while the op is being called: where its elements are, whoever owns them.
+cdef struct Operand:
+    char* data
+    int32_t device_type          # DLPack codes: 1 CPU, 2 CUDA
+    int32_t device_id
+    uint8_t code
+    uint8_t bits
+    bint readonly
+    int ndim
+    int64_t shape[MAX_NDIM]
+    int64_t strides[MAX_NDIM]    # in elements
+
+
+# The arguments of one call: they are described, put in order with the call's stream, and kept alive until its work is
+# queued and ordered. Usage: locate() with the first array, choose(), take() for each, then before(), the launch, after().
+cdef class Intake:
+    cdef int32_t device_type     # of the first array; every other one must agree
+    cdef int32_t device_id
+    cdef readonly Device device  # None on the CPU
+    cdef readonly Stream stream  # None on the CPU
+    cdef object first_array_
+    cdef Tensor first_           # that array, imported
+    cdef list reads_             # tensors with memory to be ordered
+    cdef list writes_
+    cdef int locate(self, object first, str name) except -1
+    cdef int choose(self, object stream, object first) except -1
+    cdef int take(self, Operand* operand, object array, str name, bint write) except -1
+    cdef int before(self) except -1
+    cdef int after(self) except -1
+
+
+# Whether two outputs, or an input and an output, share bytes. a and b are ranges of rows, `*_width` bytes each, `*_stride` bytes apart.
+cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t a_width,
+                       const char* b, int64_t b_rows, int64_t b_stride, int64_t b_width) noexcept nogil
+
+# Gives results of an op the type of the array that they were computed from: `like` decides.
+cdef object hand_over(Tensor result, object like)

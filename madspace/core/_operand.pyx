@@ -1,0 +1,157 @@
+"""Arguments of ops: any array by any protocol, on one device, ordered with one stream."""
+
+import sys
+
+from madspace.errors import DeviceMismatchError
+
+from cpython.exc cimport PyErr_Clear
+from cpython.ref cimport Py_DECREF, PyObject
+from libc.stdint cimport int32_t, int64_t
+
+from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
+from madspace.core.device cimport Device, get_device
+from madspace.core.dlpack cimport (
+    DLTensor, ExchangeTable, exchange_table, export_managed, framework_stream, import_array,
+)
+from madspace.core.stream cimport Stream, as_stream, own_stream
+from madspace.core.tensor cimport Tensor
+
+
+cdef str device_name(int32_t device_type, int32_t device_id):
+    return "the CPU" if device_type == DEVICE_CPU else f"cuda:{device_id}"
+
+
+cdef class Intake:
+    cdef int locate(self, object first, str name) except -1:
+        """Find the device of the call from its first array."""
+        cdef DLTensor view
+        cdef const ExchangeTable* table = NULL
+        if type(first) is not Tensor:
+            table = exchange_table(type(first))
+        if table != NULL and table.borrow != NULL and table.borrow(<PyObject*>first, &view) == 0:
+            self.device_type, self.device_id = view.device.device_type, view.device.device_id
+        else:
+            PyErr_Clear()  # of a table that could not borrow: importing tells what is wrong
+            self.first_array_ = first
+            self.first_ = import_array(first, None, name)
+            self.device_type, self.device_id = self.first_.device_type_, self.first_.device_id_
+        if self.device_type == DEVICE_CUDA:
+            self.device = get_device(self.device_id)
+        return 0
+
+    cdef int choose(self, object stream, object first) except -1:
+        """Choose the stream: the argument, else the framework's current one, else that of the array or device."""
+        if self.device is None:
+            if stream is not None:
+                raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
+            return 0
+        if stream is not None:
+            self.stream = as_stream(stream, self.device)
+        elif type(first) is not Tensor:
+            self.stream = framework_stream(first)
+        if self.stream is None:
+            self.stream = own_stream(self.device)
+        return 0
+
+    cdef int take(self, Operand* operand, object array, str name, bint write) except -1:
+        """Describe one argument and note what has to be ordered."""
+        cdef Tensor tensor
+        cdef int i
+        if type(array) is Tensor:
+            tensor = <Tensor>array
+        elif array is self.first_array_:
+            tensor = self.first_
+        else:
+            tensor = import_array(array, self.stream, name)
+        if tensor.device_type_ != self.device_type or tensor.device_id_ != self.device_id:
+            raise DeviceMismatchError(
+                f"{name}: expected an array on {device_name(self.device_type, self.device_id)} as the first one, "
+                f"got one on {device_name(tensor.device_type_, tensor.device_id_)}"
+            )
+        operand.data = <char*>tensor.data_
+        operand.device_type, operand.device_id = tensor.device_type_, tensor.device_id_
+        operand.code, operand.bits = tensor.code_, tensor.bits_
+        operand.readonly = tensor.readonly_
+        operand.ndim = tensor.ndim_
+        for i in range(tensor.ndim_):
+            operand.shape[i] = tensor.shape_[i]
+            operand.strides[i] = tensor.strides_[i]
+        if write:
+            self.writes_.append(tensor)
+        else:
+            self.reads_.append(tensor)
+        return 0
+
+    def __cinit__(self):
+        self.reads_ = []
+        self.writes_ = []
+
+    cdef int before(self) except -1:
+        """Make the stream wait, on the device, for earlier writers of the inputs and earlier users of the outputs."""
+        cdef Tensor tensor
+        if self.stream is None:
+            return 0
+        for tensor in self.reads_:
+            tensor.before(self.stream, False)
+        for tensor in self.writes_:
+            tensor.before(self.stream, True)
+        return 0
+
+    cdef int after(self) except -1:
+        """Note the uses, so that later writers and frees wait for the work just queued."""
+        cdef Tensor tensor
+        if self.stream is None:
+            return 0
+        for tensor in self.reads_:
+            tensor.after(self.stream, False)
+        for tensor in self.writes_:
+            tensor.after(self.stream, True)
+        return 0
+
+
+cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t a_width,
+                       const char* b, int64_t b_rows, int64_t b_stride, int64_t b_width) noexcept nogil:
+    cdef const char* a_low = a + (a_rows - 1) * a_stride if a_stride < 0 else a
+    cdef const char* b_low = b + (b_rows - 1) * b_stride if b_stride < 0 else b
+    cdef int64_t a_size = (a_rows - 1) * (a_stride if a_stride > 0 else -a_stride) + a_width
+    cdef int64_t b_size = (b_rows - 1) * (b_stride if b_stride > 0 else -b_stride) + b_width
+    cdef int64_t gap
+    if a_rows == 0 or b_rows == 0 or a_low + a_size <= b_low or b_low + b_size <= a_low:
+        return False
+    if a_stride == b_stride and a_stride > 0 and a_width <= a_stride and b_width <= b_stride:
+        # Two columns of one table interleave: they meet only if they share bytes of a row.
+        gap = (b - a) % a_stride
+        if gap < 0:
+            gap += a_stride
+        return not (gap >= a_width and gap + b_width <= a_stride)
+    return True
+
+
+cdef object hand_over(Tensor result, object like):
+    cdef const ExchangeTable* table
+    cdef void* made
+    if type(like) is Tensor:
+        return result
+    table = exchange_table(type(like))
+    if table != NULL:
+        if table.to_object(export_managed(result, framework_stream(like)), &made) != 0:
+            raise RuntimeError(f"{type(like).__module__} could not take over a result")
+        answer = <object><PyObject*>made
+        Py_DECREF(answer)  # `made` carried a reference of its own
+        return answer
+    if result.device_type_ == DEVICE_CPU:
+        return result.numpy()
+    convert = _from_dlpack_of(type(like))
+    return result if convert is None else convert(result)
+
+
+cdef object _from_dlpack_of(type kind):
+    """The function of the type's package that takes an array over; None where it has none."""
+    package = kind.__module__.partition(".")[0]
+    # JAX's arrays are of a class of jaxlib.
+    framework = sys.modules.get({"jaxlib": "jax"}.get(package, package))
+    for place in (framework, getattr(framework, "dlpack", None)):
+        convert = getattr(place, "from_dlpack", None)
+        if convert is not None:
+            return convert
+    return None

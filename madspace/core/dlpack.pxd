@@ -1,0 +1,26 @@
+from madspace.core._dlpack_abi cimport DLDataType, DLDevice, DLTensor, ExchangeTable, ManagedTensor
+from madspace.core.stream cimport Stream
+from madspace.core.tensor cimport Tensor
+
+
+# The exchange table of a type (a torch.Tensor's, say), NULL where it has none or an incompatible one. Cached per type.
+cdef const ExchangeTable* exchange_table(type t) except? NULL
+
+# Any array by any protocol as a Tensor that keeps it alive. stream: the consumer's, None for host memory; a producer on
+# another stream is waited for on the device. name: the argument, for messages.
+# Device memory with stream None: the stream on which the owner's framework works now, where its table tells, else the
+# device's own. An array that asks for gradients comes in without them where its framework's table lets it through.
+cdef Tensor import_array(object array, Stream stream, str name)
+
+# The stream on which the framework that owns `array` works now; None where it does not tell or lies on the host.
+cdef Stream framework_stream(object array)
+
+# Ordinal of the CUDA device that `array` lies on, -1 for the host and for what is no array.
+cdef int array_device(object array) except? -2
+
+# A Tensor that owns a managed tensor; where it raises, the managed tensor is still the caller's. Nothing is ordered.
+cdef Tensor adopt_tensor(ManagedTensor* managed, str name)
+
+# A new ManagedTensor over a Tensor (its deleter drops the reference); for to_object and capsules. For a consumer's
+# stream: it waits for the last write now, and the deleter notes its use of device memory. None: nothing is ordered.
+cdef ManagedTensor* export_managed(Tensor tensor, Stream consumer=*) except NULL

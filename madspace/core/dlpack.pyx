@@ -1,0 +1,264 @@
+"""DLPack in both directions: the C exchange tables, capsules, and the way from any array to a Tensor."""
+from cpython.exc cimport PyErr_Occurred
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
+from cpython.ref cimport PyObject
+from cuda.bindings.cydriver cimport CUstream
+from libc.stdint cimport int32_t, uintptr_t
+
+from madspace.core._dlpack_abi cimport (
+    DEVICE_CPU, DEVICE_CUDA, DEVICE_PINNED, DLPACK_MAJOR, DLPACK_MINOR, DLTensor, ExchangeTable, FLAG_READ_ONLY,
+    ManagedTensor,
+)
+from madspace.core._dtypes cimport is_known
+from madspace.core._foreign cimport Foreign, adopt_capsule, adopt_managed, foreign_view
+from madspace.core._interfaces cimport import_cuda_interface, import_host_array, interface_device
+from madspace.core._managed cimport managed_owner, new_managed
+from madspace.core.device cimport get_device
+from madspace.core.event cimport order
+from madspace.core.stream cimport Stream, foreign_stream, own_stream
+from madspace.core.tensor cimport Tensor, make_tensor
+
+import numpy as np
+
+from madspace.errors import DeviceMismatchError, DTypeError
+
+
+cdef dict _tables = {}          # type -> address of its table, 0 for none. Holds the types: an address may come again.
+cdef dict _keyword_levels = {}  # type -> how many keywords its __dlpack__ was found not to know
+cdef tuple _max_version = (DLPACK_MAJOR, DLPACK_MINOR)
+cdef type _ndarray = np.ndarray
+
+
+cdef const ExchangeTable* exchange_table(type t) except? NULL:
+    address = _tables.get(t)
+    if address is None:
+        address = _tables[t] = find_table(t)
+    return <const ExchangeTable*><uintptr_t>address
+
+
+cdef object find_table(type t):
+    cdef const ExchangeTable* table
+    capsule = getattr(t, "__dlpack_c_exchange_api__", None)
+    if capsule is None or not PyCapsule_IsValid(capsule, "dlpack_exchange_api"):
+        return 0
+    table = <const ExchangeTable*>PyCapsule_GetPointer(capsule, "dlpack_exchange_api")
+    while table is not NULL and table.major > DLPACK_MAJOR:
+        table = <const ExchangeTable*>table.prev_api
+    if table is NULL or table.major != DLPACK_MAJOR:
+        return 0
+    return <uintptr_t>table
+
+
+cdef Tensor import_array(object array, Stream stream, str name):
+    cdef const ExchangeTable* table
+    cdef type kind = type(array)
+    if kind is Tensor:
+        return import_own(<Tensor>array, stream, name)
+    table = exchange_table(kind)
+    if table is not NULL and table.from_object is not NULL:
+        return import_by_table(table, array, stream, name)
+    if kind is not _ndarray and not hasattr(kind, "__dlpack__"):
+        return import_by_interface(array, stream, name)
+    return import_by_capsule(array, stream, name)
+
+
+cdef Tensor import_own(Tensor tensor, Stream stream, str name):
+    if stream is not None and tensor.device_type_ == DEVICE_CUDA:
+        check_device(tensor.device_id_, stream, name)
+        tensor.before(stream, False)
+    return tensor
+
+
+cdef Tensor import_by_table(const ExchangeTable* table, object array, Stream stream, str name):
+    cdef ManagedTensor* managed = NULL
+    cdef void* current = NULL
+    cdef Foreign foreign
+    cdef DLTensor* view
+    if table.from_object(<PyObject*>array, &managed) != 0:
+        reraise(name)
+    foreign = adopt_managed(managed)
+    view = foreign_view(foreign)
+    if view.device.device_type == DEVICE_CUDA and table.current_stream is not NULL:
+        if table.current_stream(view.device.device_type, view.device.device_id, &current) != 0:
+            reraise(name)
+        # The legacy default stream may be told as 0.
+        foreign.producer = <CUstream>current if current is not NULL else <CUstream><uintptr_t>1
+        take_over(foreign, view, stream, name)
+        order(foreign.consumer.device, foreign.producer, foreign.consumer.handle_)
+    return wrap(foreign, view, stream, name)
+
+
+cdef int reraise(str name) except -1:
+    if PyErr_Occurred() is NULL:
+        raise BufferError(f"{name}: the exchange table of its type failed without an error")
+    return -1
+
+
+cdef Tensor import_by_capsule(object array, Stream stream, str name):
+    cdef Foreign foreign
+    cdef DLTensor* view
+    cdef int device_type = DEVICE_CPU
+    cdef int device_id = 0
+    cdef bint told = True
+    handle = None
+    if type(array) is not _ndarray:
+        device_type, device_id = array.__dlpack_device__()
+    if device_type == DEVICE_CUDA:
+        if stream is None:
+            stream = own_stream(get_device(device_id))
+        check_device(device_id, stream, name)
+        handle = <uintptr_t>stream.handle_
+    try:
+        foreign = adopt_capsule(ask(array, handle, &told))
+    except BufferError as error:
+        # DLPack has no word for some arrays of the host: NumPy's bfloat16, say, which its dtype tells.
+        if isinstance(array, np.ndarray):
+            return import_host_array(array, name)
+        raise BufferError(f"{name}: {error}") from error
+    view = foreign_view(foreign)
+    if device_type == DEVICE_CUDA and not told:
+        # A producer that was told no stream has put its work before the legacy default stream.
+        foreign.producer = <CUstream><uintptr_t>1
+        order(stream.device, foreign.producer, stream.handle_)
+    return wrap(foreign, view, stream, name)
+
+
+cdef object ask(object array, object stream, bint* told):
+    """Call __dlpack__ with as many keywords as the type is known to take."""
+    kind = type(array)
+    export = array.__dlpack__
+    level = _keyword_levels.get(kind, 0)
+    told[0] = level < 2
+    if level == 0:
+        try:
+            if stream is None:
+                return export(max_version=_max_version)
+            return export(stream=stream, max_version=_max_version)
+        except TypeError:
+            pass
+    if level < 2 and stream is not None:
+        try:
+            capsule = export(stream=stream)
+            _keyword_levels[kind] = 1
+            return capsule
+        except TypeError:
+            pass
+    told[0] = False
+    capsule = export()
+    _keyword_levels[kind] = 1 if stream is None else 2
+    return capsule
+
+
+cdef Tensor import_by_interface(object array, Stream stream, str name):
+    interface = getattr(array, "__cuda_array_interface__", None)
+    if interface is not None:
+        return import_cuda_interface(array, interface, stream, name)
+    if hasattr(array, "__array_interface__"):
+        return import_host_array(np.asarray(array), name)
+    try:
+        view = memoryview(array)
+    except TypeError:
+        raise TypeError(f"{name}: expected an array (DLPack, __cuda_array_interface__, __array_interface__ or a "
+                        f"buffer), got {type(array).__name__}") from None
+    return import_host_array(np.asarray(view), name)
+
+
+cdef int check_device(int device_id, Stream stream, str name) except -1:
+    if stream.device.id != device_id:
+        raise DeviceMismatchError(f"{name}: expected memory of cuda:{stream.device.id}, the stream's device, "
+                                  f"got memory of cuda:{device_id}")
+    return 0
+
+
+cdef int take_over(Foreign foreign, const DLTensor* view, Stream stream, str name) except -1:
+    """Settle on which stream foreign device memory is used."""
+    if stream is not None:
+        check_device(view.device.device_id, stream, name)
+        return foreign.bind(stream)
+    if foreign.producer is not NULL:
+        return foreign.bind(foreign_stream(get_device(view.device.device_id), foreign.producer, None))
+    return foreign.bind(own_stream(get_device(view.device.device_id)))
+
+
+cdef Tensor wrap(Foreign foreign, const DLTensor* view, Stream stream, str name):
+    """Check what a producer handed over, and make a Tensor of it that owns it."""
+    cdef Tensor own
+    cdef int32_t device_type = view.device.device_type
+    cdef bint readonly = False
+    cdef char* data = <char*>view.data
+    if foreign.managed is not NULL:
+        readonly = (foreign.managed.flags & FLAG_READ_ONLY) != 0
+    if device_type == DEVICE_PINNED:
+        device_type = DEVICE_CPU        # the host reads it like any other memory
+    if device_type != DEVICE_CPU and device_type != DEVICE_CUDA:
+        raise BufferError(f"{name}: expected memory of the host (1, 3) or of a CUDA device (2), "
+                          f"got DLPack device type {device_type}")
+    if view.dtype.lanes != 1:
+        raise DTypeError(f"{name}: expected elements of one lane, got {view.dtype.lanes} lanes")
+    if not is_known(view.dtype.code, view.dtype.bits):
+        raise DTypeError(f"{name}: expected a bool, int, uint, float, complex, bfloat16 or eight-bit float type, "
+                         f"got DLPack type code {view.dtype.code} with {view.dtype.bits} bits")
+    if device_type == DEVICE_CUDA and foreign.consumer is None:
+        take_over(foreign, view, stream, name)
+    if view.ndim > 0 and view.shape is NULL:
+        raise BufferError(f"{name}: expected a shape of {view.ndim} lengths, got NULL")
+    if data is not NULL:
+        data += view.byte_offset
+    own = make_tensor(None, foreign, data, device_type, view.device.device_id if device_type == DEVICE_CUDA else 0,
+                      view.dtype.code, view.dtype.bits, view.ndim, view.shape, view.strides, readonly)
+    if data is NULL and own.count() > 0:
+        raise BufferError(f"{name}: expected an address, got NULL for shape {own.shape}")
+    return own
+
+
+cdef Stream framework_stream(object array):
+    cdef const ExchangeTable* table = exchange_table(type(array))
+    cdef void* current = NULL
+    cdef int device_id
+    if type(array) is Tensor or table is NULL or table.current_stream is NULL:
+        return None
+    device_id = array_device(array)
+    if device_id < 0:
+        return None
+    if table.current_stream(DEVICE_CUDA, device_id, &current) != 0:
+        reraise("array")
+    return foreign_stream(get_device(device_id), <CUstream>current, None)
+
+
+cdef int array_device(object array) except? -2:
+    cdef const ExchangeTable* table
+    cdef DLTensor view
+    if type(array) is Tensor:
+        return (<Tensor>array).device_id_ if (<Tensor>array).device_type_ == DEVICE_CUDA else -1
+    table = exchange_table(type(array))
+    if table is not NULL and table.borrow is not NULL:
+        if table.borrow(<PyObject*>array, &view) != 0:
+            reraise("array")
+        return view.device.device_id if view.device.device_type == DEVICE_CUDA else -1
+    if hasattr(type(array), "__dlpack_device__"):
+        device_type, device_id = array.__dlpack_device__()
+        return device_id if device_type == DEVICE_CUDA else -1
+    interface = getattr(array, "__cuda_array_interface__", None)
+    return -1 if interface is None else interface_device(interface)
+
+
+cdef Tensor adopt_tensor(ManagedTensor* managed, str name):
+    cdef Foreign foreign = adopt_managed(managed)
+    try:
+        source = managed_owner(managed)
+        if isinstance(source, Tensor):
+            return source       # it comes home, and keeps its buffer and its streams
+        return wrap(foreign, foreign_view(foreign), None, name)
+    except BaseException:
+        foreign.managed = NULL      # still the caller's
+        raise
+
+
+cdef ManagedTensor* export_managed(Tensor tensor, Stream consumer=None) except NULL:
+    cdef DLTensor view
+    cdef object memory = None
+    tensor.describe(&view)
+    if consumer is not None:
+        tensor.before(consumer, not tensor.readonly_)
+        memory = tensor.memory()
+    return new_managed(&view, tensor, FLAG_READ_ONLY if tensor.readonly_ else 0, memory, consumer)
