@@ -71,15 +71,14 @@ def parse_targets(archs: str) -> list[str]:
     for word in archs.replace(";", ",").split(","):
         word = word.strip().lower()
         if word == "native":
-            found = native_archs()
+            targets += native_archs()
         elif word == "ptx":
-            found = ["compute_80"]
+            targets.append("compute_80")
         elif re.fullmatch(r"(sm_)?\d{2,3}[af]?", word):
-            found = [f"sm_{word.removeprefix('sm_')}"]
+            targets.append(f"sm_{word.removeprefix('sm_')}")
         else:
             raise ValueError(f"MADSPACE_CUDA_ARCHS: expected capabilities like 90a, 'ptx' or 'native', got {archs!r}")
-        targets += [target for target in found if target not in targets]
-    return targets
+    return list(dict.fromkeys(targets))
 
 
 def wanted_archs() -> str:

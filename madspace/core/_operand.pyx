@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core.device cimport Device, get_device
 from madspace.core.dlpack cimport (
-    DLTensor, ExchangeTable, exchange_table, export_managed, framework_stream, import_array,
+    DLTensor, ExchangeTable, ManagedTensor, exchange_table, export_managed, framework_stream, import_array,
 )
 from madspace.core.stream cimport Stream, as_stream, own_stream
 from madspace.core.tensor cimport Tensor
@@ -129,12 +129,16 @@ cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t 
 
 cdef object hand_over(Tensor result, object like):
     cdef const ExchangeTable* table
+    cdef ManagedTensor* managed
     cdef void* made
     if type(like) is Tensor:
         return result
     table = exchange_table(type(like))
     if table != NULL:
-        if table.to_object(export_managed(result, framework_stream(like)), &made) != 0:
+        managed = export_managed(result, framework_stream(like))
+        if table.to_object(managed, &made) != 0:
+            PyErr_Clear()
+            managed.deleter(managed)  # what failed to take it over does not own it
             raise RuntimeError(f"{type(like).__module__} could not take over a result")
         answer = <object><PyObject*>made
         Py_DECREF(answer)  # `made` carried a reference of its own

@@ -1,0 +1,1 @@
+"""No public names: the operands of kernels are for the op families."""
