@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 
 from cuda.bindings.cydriver cimport (
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUkernel,
-    CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUstreamCaptureMode, CUuuid,
+    CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUuuid,
 )
 
 # Start the driver: cuInit, exit and fork guards, raw entry points. Idempotent, thread safe. Needed before the others,
@@ -36,7 +36,6 @@ cdef int stream_synchronize(CUstream stream) except -1 nogil
 cdef int stream_query(CUstream stream) except -1 nogil              # 1 all done, 0 not yet
 cdef int stream_wait_event(CUstream stream, CUevent event) except -1 nogil
 cdef int stream_is_capturing(CUstream stream) except -1 nogil       # 1 also for a broken capture
-cdef int thread_exchange_capture_mode(CUstreamCaptureMode* mode) except -1 nogil
 
 # events
 cdef int event_create(CUevent* event, unsigned int flags) except -1 nogil

@@ -34,6 +34,7 @@ ctypedef CUresult (*event_record_fn)(CUevent, CUstream) noexcept nogil
 ctypedef CUresult (*wait_fn)(CUstream, CUevent, unsigned int) noexcept nogil
 ctypedef CUresult (*stream_fn)(CUstream) noexcept nogil
 ctypedef CUresult (*capturing_fn)(CUstream, cydriver.CUstreamCaptureStatus*) noexcept nogil
+ctypedef CUresult (*capture_mode_fn)(CUstreamCaptureMode*) noexcept nogil
 ctypedef CUresult (*pool_fn)(CUmemoryPool) noexcept nogil
 ctypedef CUresult (*library_fn)(CUlibrary) noexcept nogil
 
@@ -48,6 +49,7 @@ cdef event_record_fn raw_event_record
 cdef wait_fn raw_stream_wait_event
 cdef stream_fn raw_stream_destroy
 cdef capturing_fn raw_stream_is_capturing
+cdef capture_mode_fn raw_exchange_capture_mode
 cdef pool_fn raw_mem_pool_destroy
 cdef library_fn raw_library_unload
 
@@ -100,6 +102,7 @@ cdef int start_driver() except -1:
     resolve("cuStreamWaitEvent", <void**>&raw_stream_wait_event)
     resolve("cuStreamDestroy", <void**>&raw_stream_destroy)
     resolve("cuStreamIsCapturing", <void**>&raw_stream_is_capturing)
+    resolve("cuThreadExchangeStreamCaptureMode", <void**>&raw_exchange_capture_mode)
     resolve("cuMemPoolDestroy", <void**>&raw_mem_pool_destroy)
     resolve("cuLibraryUnload", <void**>&raw_library_unload)
     return 0
@@ -251,7 +254,10 @@ cdef int stream_synchronize(CUstream stream) except -1 nogil:
 
 cdef int stream_query(CUstream stream) except -1 nogil:
     ready("cuStreamQuery")
-    return done(cydriver.cuStreamQuery(stream), "cuStreamQuery")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuStreamQuery(stream)
+    raw_exchange_capture_mode(&mode)
+    return done(code, "cuStreamQuery")
 
 
 cdef inline int done(CUresult code, const char* call) except -1 nogil:
@@ -273,9 +279,12 @@ cdef int stream_is_capturing(CUstream stream) except -1 nogil:
     return status != cydriver.CU_STREAM_CAPTURE_STATUS_NONE
 
 
-cdef int thread_exchange_capture_mode(CUstreamCaptureMode* mode) except -1 nogil:
-    ready("cuThreadExchangeStreamCaptureMode")
-    return check(cydriver.cuThreadExchangeStreamCaptureMode(mode), "cuThreadExchangeStreamCaptureMode")
+# While another stream is captured in global or thread-local mode, allocations, frees and queries on streams outside the
+# capture fail and break it, unless the thread is in relaxed mode for the call.
+cdef inline CUstreamCaptureMode relax() noexcept nogil:
+    cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
+    raw_exchange_capture_mode(&mode)
+    return mode
 
 
 # ---- events ----
@@ -292,7 +301,10 @@ cdef int event_record(CUevent event, CUstream stream) except -1 nogil:
 
 cdef int event_query(CUevent event) except -1 nogil:
     ready("cuEventQuery")
-    return done(cydriver.cuEventQuery(event), "cuEventQuery")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuEventQuery(event)
+    raw_exchange_capture_mode(&mode)
+    return done(code, "cuEventQuery")
 
 
 cdef int event_synchronize(CUevent event) except -1 nogil:
@@ -336,7 +348,9 @@ cdef int mem_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute
 cdef int mem_alloc_from_pool_async(CUdeviceptr* ptr, size_t nbytes, CUmemoryPool pool, CUstream stream,
                                    CUresult* code) except -1 nogil:
     ready("cuMemAllocFromPoolAsync")
+    cdef CUstreamCaptureMode mode = relax()
     code[0] = raw_mem_alloc_from_pool_async(ptr, nbytes, pool, stream)
+    raw_exchange_capture_mode(&mode)
     return 0
 
 
@@ -539,6 +553,7 @@ cdef CUresult quiet_mem_free_async(CUcontext context, CUdeviceptr ptr, CUstream 
                                    bint* capturing) noexcept nogil:
     cdef bint pushed
     cdef CUresult code
+    cdef CUstreamCaptureMode mode
     capturing[0] = False
     if is_closed():
         return cydriver.CUDA_SUCCESS
@@ -546,7 +561,9 @@ cdef CUresult quiet_mem_free_async(CUcontext context, CUdeviceptr ptr, CUstream 
     if code == cydriver.CUDA_SUCCESS:
         code = ask_capturing(stream, capturing)
         if code == cydriver.CUDA_SUCCESS and not capturing[0]:
+            mode = relax()
             code = raw_mem_free_async(ptr, stream)
+            raw_exchange_capture_mode(&mode)
         leave(pushed)
     return code
 

@@ -2,7 +2,7 @@
 cimport cython
 
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_SetName
-from cuda.bindings.cydriver cimport CUstream, CUstreamCaptureMode, CUstreamCaptureMode_enum
+from cuda.bindings.cydriver cimport CUstream
 from libc.stdint cimport uintptr_t
 
 from madspace.core cimport _driver
@@ -141,17 +141,9 @@ cdef int release_finished() except -1:
 cdef bint is_done(Use use) except -1:
     cdef int done
     cdef int pushed = use.device.push()
-    cdef CUstreamCaptureMode mode = CUstreamCaptureMode_enum.CU_STREAM_CAPTURE_MODE_RELAXED
     try:
-        # A query would break a capture that this or another thread is in the middle of, except in this mode.
         with nogil:
-            _driver.thread_exchange_capture_mode(&mode)
-        try:
-            with nogil:
-                done = _driver.event_query(use.event)
-        finally:
-            with nogil:
-                _driver.thread_exchange_capture_mode(&mode)
+            done = _driver.event_query(use.event)
     finally:
         use.device.pop(pushed)
     return done

@@ -172,6 +172,11 @@ class Fake:
                     raise raised
                 return
             name = next(call.name for call in self.log() if call.code == code)
+            if name == "cuThreadExchangeStreamCaptureMode":
+                # Swaps two words of the thread: it has no way to fail.
+                mode = ctypes.c_int(0)
+                self.lib.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+                continue
             if name == "cuCtxPopCurrent":       # what such a call leaves behind, nobody can mend
                 self.lib.fake_trim_contexts(ctypes.c_size_t(depth))
             yield name, raised

@@ -245,12 +245,16 @@ API int cuMemAllocFromPoolAsync(uint64_t* out, size_t size, void* pool_handle, v
   Stream* stream = find_stream(handle);
   Pool* pool = find<Pool>(pool_handle);
   if (!stream) return call(kInvalidHandle);
+  if (!stream->capture)
+    if (int code = capture_unsafe()) return call(code);
   return pool ? allocate_async(call, out, size, pool, stream) : call(kInvalidValue);
 }
 API int cuMemAllocAsync(uint64_t* out, size_t size, void* handle) {
   Call call("cuMemAllocAsync", kCurrent, {{"size", size}, {"stream", handle}});
   if (call.code) return call.code;
   Stream* stream = find_stream(handle);
+  if (stream && !stream->capture)
+    if (int code = capture_unsafe()) return call(code);
   return stream ? allocate_async(call, out, size, default_pool(stream->context->device), stream) : call(kInvalidHandle);
 }
 API int cuMemFreeAsync(uint64_t address, void* handle) {
@@ -258,6 +262,8 @@ API int cuMemFreeAsync(uint64_t address, void* handle) {
   if (call.code) return call.code;
   Stream* stream = find_stream(handle);
   if (!stream) return call(kInvalidHandle);
+  if (!stream->capture)
+    if (int code = capture_unsafe()) return call(code);
   Memory* memory = find_memory(address, kDeviceMemory);
   if (!memory) return call(kInvalidValue);
   if (stream->capture && memory->graph != stream->capture->graph) {
