@@ -32,7 +32,7 @@ class Mapping:
         forward: EventOp,
     ) -> None:
         self._argument_names = (*input_names, *condition_names)
-        self._make_result = namedtuple("Result", (*output_names, "det"))._make  # type: ignore[misc]
+        self._make_result = namedtuple("Result", (*output_names, "det"))._make  # type: ignore[attr-defined]
         self._forward = forward
 
     @property
