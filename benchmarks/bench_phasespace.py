@@ -3,8 +3,9 @@
     python benchmarks/bench_phasespace.py [--device cpu|cuda] [--json FILE] [--upstream-python PATH] [--quick]
 
 On a GPU, for each batch size: device time by events over back-to-back launches, host time of a call into a drained
-queue, call and wait; the last two beside a raw C launch of an empty kernel, interleaved in the same run. On the CPU, one
-thread: ns per event, interleaved with PyPI's `madspace` 0.2.1 where the interpreter of an environment with it is named.
+queue, call and wait; the last two beside a raw C launch of an empty kernel, interleaved in the same run. On the CPU,
+one thread: ns per event, interleaved with PyPI's `madspace` 0.2.1 where the interpreter of an environment with it is
+named.
 Results are checked (conservation, volume) before anything is timed.
 """
 
@@ -131,7 +132,8 @@ class Upstream:
     def __init__(self, python: str, lanes: int, order: list[int], n: int) -> None:
         command = [python, "-c", UPSTREAM, str(lanes), repr(order), str(n)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
         if self.stdout.readline().strip() != "ready":
             raise RuntimeError(f"{python}: PyPI's madspace 0.2.1 did not start")

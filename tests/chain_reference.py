@@ -1,8 +1,8 @@
 """Textbook evaluation of a t-channel chain in arbitrary precision (mpmath), independent of the library's formulas.
 
 Limits of t from the roots of the Gram determinant, momenta by explicit boosts and rotations, differences taken as they
-come: at 50 digits nothing of that matters. Conventions of MadSpace (arXiv:2602.06895, section 2.2): beams along +z and -z,
-azimuth pi (2 r - 1), angles measured from the leg a, q = |t| + 0.01 GeV^2.
+come: at 50 digits nothing of that matters. Conventions of MadSpace (arXiv:2602.06895, section 2.2): beams along +z and
+-z, azimuth pi (2 r - 1), angles measured from the leg a, q = |t| + 0.01 GeV^2.
 """
 
 from mpmath import cos, log, mp, mpf, pi, sin, sqrt
@@ -42,7 +42,7 @@ def rotate(p, direction):
 
 
 def invariant(r, low, high, nu):
-    """The map of |t| and its Jacobian."""
+    """Map r to |t|, with the Jacobian."""
     q_low, q_high = low + OFFSET, high + OFFSET
     if nu == 1:
         q = q_low * (q_high / q_low) ** r

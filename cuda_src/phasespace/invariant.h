@@ -45,16 +45,16 @@ struct LogMap {
         const double l = log_1p(z);
         const bool open = z > 1e-300;
         const double inverse = reciprocal(select(open, z, 1.0));
-        const double up = exp_m1(r * l);                // q/q_min - 1
-        const double down = -exp_m1((r - 1.0) * l);     // 1 - q/q_max
+        const double up = exp_m1(r * l);             // q/q_min - 1
+        const double down = -exp_m1((r - 1.0) * l);  // 1 - q/q_max
         return {select(open, up * inverse, r), select(open, down * (1.0 + z) * inverse, 1.0 - r),
                 select(open, (1.0 + up) * l * inverse, 1.0)};
     }
 };
 
 // Any other nu: q^p with p = 1 - nu is uniform. From the two ends, with g = (q_max/q_min)^p - 1 and
-// g' = (q_min/q_max)^p - 1: (q/q_min)^p = 1 + r g and (q/q_max)^p = 1 + (1-r) g'. One of g, g' is negative; where it takes
-// more than half of the 1 away, ln q comes from the other end.
+// g' = (q_min/q_max)^p - 1: (q/q_min)^p = 1 + r g and (q/q_max)^p = 1 + (1-r) g'. One of g, g' is negative; where it
+// takes more than half of the 1 away, ln q comes from the other end.
 struct PowerMap {
     MS_FN static UnitMap eval(double r, double q_min, double width, double nu) {
         const double p = 1.0 - nu;
@@ -66,8 +66,8 @@ struct PowerMap {
         const double from_low = r * g, from_high = (1.0 - r) * exp_m1(-p * l);
         const double inverse_p = reciprocal(p);
         const double near_low = log_1p(from_low) * inverse_p, near_high = log_1p(from_high) * inverse_p;
-        const double rise = select(from_low < -0.5, l + near_high, near_low);       // ln(q/q_min)
-        const double fall = select(from_high < -0.5, near_low - l, near_high);      // ln(q/q_max)
+        const double rise = select(from_low < -0.5, l + near_high, near_low);   // ln(q/q_min)
+        const double fall = select(from_high < -0.5, near_low - l, near_high);  // ln(q/q_max)
         const double slope = (1.0 + exp_m1(nu * rise)) * g * inverse_p * inverse;
         return {select(open, exp_m1(rise) * inverse, r), select(open, -exp_m1(fall) * (1.0 + z) * inverse, 1.0 - r),
                 select(open, slope, 1.0)};

@@ -8,8 +8,8 @@
 //   Values<Value, n> run<Step>(...)    one step
 //   void momentum(k, values, from)     output k: the four values from `from` on
 //   void det(value)                    the last output
-// Executors: GpuEvent (event_kernel.h) is one thread with one event; Lanes (madspace/cpu/lanes.h) takes a block of events
-// through each step, so that the host compiler vectorises the step's loop.
+// Executors: GpuEvent (event_kernel.h) is one thread with one event; Lanes (madspace/cpu/lanes.h) takes a block of
+// events through each step, so that the host compiler vectorises the step's loop.
 #pragma once
 
 #include "madspace/portable.h"

@@ -5,10 +5,10 @@
 
 using namespace madspace;
 
-#define MS_CHAIN(name, blocks, ...)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(kMaxBlock, blocks)                                           \
-        name(const __grid_constant__ EventArgs<__VA_ARGS__::kInputs, __VA_ARGS__::kMomenta + 1> args) {           \
-        run_event<__VA_ARGS__>(args);                                                                             \
+#define MS_CHAIN(name, blocks, ...)                                                                     \
+    extern "C" __global__ void __launch_bounds__(kMaxBlock, blocks)                                     \
+        name(const __grid_constant__ EventArgs<__VA_ARGS__::kInputs, __VA_ARGS__::kMomenta + 1> args) { \
+        run_event<__VA_ARGS__>(args);                                                                   \
     }
 #include "t_chain.def"
 #undef MS_CHAIN

@@ -38,10 +38,9 @@ struct ChainStart {
 };
 
 // The mass of what recoils against the first peeled particle: M_1^2 uniform between (sum of the rest)^2 and (M - m)^2.
-// With x = M - m - rest: width D = x (x + 2 rest), M_1^2 = rest^2 + r D, and the two new excesses as quotients instead of
-// differences: M_1 - rest = r D/(M_1 + rest), M - m - M_1 = (1 - r) D/(x + rest + M_1).
-// in:  r, M, rest, x, weight so far
-// out: M_1, M_1 - rest, M - m - M_1, weight
+// With x = M - m - rest: width D = x (x + 2 rest), M_1^2 = rest^2 + r D, and the two new excesses as quotients instead
+// of differences: M_1 - rest = r D/(M_1 + rest), M - m - M_1 = (1 - r) D/(x + rest + M_1). in:  r, M, rest, x, weight
+// so far out: M_1, M_1 - rest, M - m - M_1, weight
 struct RecoilMass {
     static constexpr int kInputs = 5, kOutputs = 4;
 
@@ -107,8 +106,8 @@ struct TChain3 {
 
     template <class Executor, class Value = typename Executor::Value>
     MS_FN static void eval(Executor& ex, const Value (&in)[kInputs], Value nu) {
-        constexpr int kPeeled = kUpperFirst ? 2 : 0;     // by the first step
-        constexpr int kRest = kUpperFirst ? 0 : 1;       // particles 1 and 2 of the second step
+        constexpr int kPeeled = kUpperFirst ? 2 : 0;  // by the first step
+        constexpr int kRest = kUpperFirst ? 0 : 1;    // particles 1 and 2 of the second step
         constexpr int kSecond = kUpperFirst ? 1 : 2;
         const auto start =
             ex.template run<ChainStart<3>>(in[5], in[6], in[7], in[8], in[0], in[1], in[2], in[3], in[4]);

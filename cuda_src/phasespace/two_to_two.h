@@ -1,8 +1,8 @@
 // The 2 -> 2 block p_a + p_b -> p_1 + p_2 sampled in t = (p_a - p_1)^2.
 //
 // Notation: s = M^2 = (p_a + p_b)^2, incoming virtualities -p_a^2 = a >= 0 and -p_b^2 = b >= 0, outgoing masses m_1 and
-// m_2, and the excess x = M - m_1 - m_2 >= 0. t is handled as |t| = -t. Sources: MadSpace, arXiv:2602.06895, section 2.2;
-// Byckling and Kajantie, Particle Kinematics (1973), chapters II and IV.
+// m_2, and the excess x = M - m_1 - m_2 >= 0. t is handled as |t| = -t. Sources: MadSpace, arXiv:2602.06895,
+// section 2.2; Byckling and Kajantie, Particle Kinematics (1973), chapters II and IV.
 //
 // Every quantity is a sum of non-negative terms in (x, m_1, m_2, a, b), so nothing cancels at threshold, for unequal
 // masses or at high energy, and FMA contraction changes nothing beyond rounding.
@@ -21,7 +21,8 @@ enum class Virtual { kNone, kA, kB, kBoth };
 //   s |t|_min |t|_max  = s m_1^2 m_2^2 + a b v + a m_2^2 (u_2 + a) + b m_1^2 (u_1 + b)
 // with u_1 = s - m_1^2 + m_2^2, u_2 = s + m_1^2 - m_2^2, v = s - m_1^2 - m_2^2 and
 // Y = sqrt(lambda(s, -a, -b) lambda(s, m_1^2, m_2^2)) = s (|t|_max - |t|_min).
-// lambda(s, m_1^2, m_2^2) = x (x + 2 m_1)(x + 2 m_2)(x + 2 m_1 + 2 m_2); lambda(s, -a, -b) = s^2 + 2 s (a + b) + (a-b)^2.
+// lambda(s, m_1^2, m_2^2) = x (x + 2 m_1)(x + 2 m_2)(x + 2 m_1 + 2 m_2); lambda(s, -a, -b) = s^2 + 2 s (a + b) +
+// (a-b)^2.
 //
 // In the centre-of-mass frame |t| is linear in cos(theta): with f = (|t| - |t|_min)/(|t|_max - |t|_min),
 // cos(theta) = (1-f) - f and sin(theta) = 2 sqrt(f (1-f)); the Jacobian d|t|/dr pi/(2 sqrt(lambda(s, -a, -b))) becomes
@@ -110,8 +111,8 @@ struct ScatterAlongBeam {
 //
 // The direction n of the beam in the rest frame of P is a stereographic projection: with light-cone component
 // P^- = P_E - kBeam P_z and w = P_T/(M + P^-), n_T = -2 w/(1 + w^2), n_z = kBeam (1 - w^2)/(1 + w^2) (boost of a
-// light-like vector, written out). The smaller of P^+ and P^- comes from M_T^2 over the larger, so no digit is lost for a
-// fast P. The softer of the two is boosted and put on its mass shell, the other is the rest.
+// light-like vector, written out). The smaller of P^+ and P^- comes from M_T^2 over the larger, so no digit is lost for
+// a fast P. The softer of the two is boosted and put on its mass shell, the other is the rest.
 //
 // in:  r_phi, E_1, E_2, p_parallel, p_T, M, m_1, m_2, P (4)
 // out: p_1 (4), p_2 (4)
@@ -136,7 +137,8 @@ struct ScatterFromBeam {
         const ThreeVector k = rotate_from_z({in[4] * phi.cos, in[4] * phi.sin, in[3]}, direction);
         const double inverse_m = reciprocal(m);
         const double along_total = dot(k, {total.x, total.y, total.z});
-        const double e1_lab = (e1 * total.e + along_total) * inverse_m, e2_lab = (e2 * total.e - along_total) * inverse_m;
+        const double e1_lab = (e1 * total.e + along_total) * inverse_m,
+                     e2_lab = (e2 * total.e - along_total) * inverse_m;
         const bool first_softer = e1_lab < e2_lab;
         const double sign = first_softer ? 1.0 : -1.0;
         const double e_soft = first_softer ? e1 : e2, m_soft = first_softer ? in[6] : in[7];

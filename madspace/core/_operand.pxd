@@ -19,7 +19,8 @@ cdef struct Operand:
 
 
 # The arguments of one call: they are described, put in order with the call's stream, and kept alive until its work is
-# queued and ordered. Usage: locate() with the first array, choose(), take() for each, then before(), the launch, after().
+# queued and ordered. Usage: locate() with the first array, choose(), take() for each, then before(), the launch and
+# after().
 cdef class Intake:
     cdef int32_t device_type     # of the first array; every other one must agree
     cdef int32_t device_id
@@ -36,7 +37,8 @@ cdef class Intake:
     cdef int after(self) except -1
 
 
-# Whether two outputs, or an input and an output, share bytes. a and b are ranges of rows, `*_width` bytes each, `*_stride` bytes apart.
+# Whether two outputs, or an input and an output, share bytes. a and b are ranges of rows, `*_width` bytes each and
+# `*_stride` bytes apart.
 cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t a_width,
                        const char* b, int64_t b_rows, int64_t b_stride, int64_t b_width) noexcept nogil
 

@@ -9,11 +9,11 @@ from cpython.ref cimport Py_DECREF, PyObject
 from libc.stdint cimport int32_t, int64_t
 
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
-from madspace.core.device cimport Device, get_device
+from madspace.core.device cimport get_device
 from madspace.core.dlpack cimport (
     DLTensor, ExchangeTable, ManagedTensor, exchange_table, export_managed, framework_stream, import_array,
 )
-from madspace.core.stream cimport Stream, as_stream, own_stream
+from madspace.core.stream cimport as_stream, own_stream
 from madspace.core.tensor cimport Tensor
 
 

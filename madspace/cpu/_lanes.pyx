@@ -110,7 +110,8 @@ cdef int _read_environment() except -1:
             _level = _ISA_LEVELS[name]
         else:
             warnings.warn(
-                f"MADSPACE_CPU_ISA: expected one of {sorted(_ISA_LEVELS)} that this processor has, got {name!r}; ignored",
+                f"MADSPACE_CPU_ISA: expected one of {sorted(_ISA_LEVELS)} that this processor has, got {name!r}; "
+                "ignored",
                 MadspaceWarning,
             )
     return 0

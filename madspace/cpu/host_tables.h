@@ -8,7 +8,7 @@
 #define MS_TABLES(X) X(madspace_t_chain)
 
 #if defined(__x86_64__)
-#define MS_DECLARE(table)                              \
+#define MS_DECLARE(table)                             \
     extern const madspace::HostKernel table##_base[]; \
     extern const madspace::HostKernel table##_v3[];   \
     extern const madspace::HostKernel table##_v4[];
@@ -27,8 +27,8 @@ namespace madspace {
 inline int best_isa_level() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2");
     const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                     __builtin_cpu_supports("avx512cd");

@@ -64,7 +64,7 @@ public:
     Values<Value, Step::kOutputs> run(V... values) {
         static_assert(sizeof...(V) == Step::kInputs, "a step takes exactly its inputs");
         const double* in[Step::kInputs] = {values...};
-        double(*out)[kLanes] = file_ + used_;
+        double (*out)[kLanes] = file_ + used_;
         used_ += Step::kOutputs;
         loop<Step>(in, out);
         Values<Value, Step::kOutputs> result;

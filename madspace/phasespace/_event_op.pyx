@@ -98,7 +98,7 @@ cdef class EventOp:
         results = self.outputs(intake, operands, n, out)
         missing = [i for i in range(n_out) if results[i] is None]
         if missing:
-            self.allocate(intake, operands + n_in, n, results, missing)
+            self.make_missing(intake, operands + n_in, n, results, missing)
         if n > 0:
             self.lay_out(operands, args, n)
             self.run(intake, args, n)
@@ -170,7 +170,8 @@ cdef class EventOp:
         if x.code != CODE_FLOAT or x.bits != 64:
             raise DTypeError(f"{name}: expected dtype float64, got {describe_dtype(x)}")
         if x.ndim != (1 if width == 1 else 2) or x.shape[0] != n or (width > 1 and x.shape[1] != width):
-            raise ShapeError(f"{name}: expected shape ({n}{"," if width == 1 else ", 4"}), got {shape_of(x)}")
+            wanted = (n,) if width == 1 else tuple([n, width])
+            raise ShapeError(f"{name}: expected shape {wanted}, got {shape_of(x)}")
         if x.readonly:
             raise ValueError(f"{name}: expected a writable array, got a read-only one")
         if n <= 1:
@@ -199,7 +200,7 @@ cdef class EventOp:
             args[1 + 2 * n_in + n_out + i] = operands[n_in + i].strides[0]
         memcpy(&args[1 + 2 * (n_in + n_out)], &self.constant_, sizeof(double))
 
-    cdef int allocate(self, Intake intake, Operand* outputs, int64_t n, list results, list missing) except -1:
+    cdef int make_missing(self, Intake intake, Operand* outputs, int64_t n, list results, list missing) except -1:
         """Make the outputs that were not given: on a device as views of one allocation."""
         cdef int64_t shape[2]
         cdef int64_t total = 0

@@ -56,7 +56,7 @@ class Mapping:
         inputs, conditions : sequence of arrays
             Float64 arrays of shape ``(batch,)``, all on one device, from any library: NumPy, torch, CuPy, JAX,
             `madspace.Tensor`. The two lists are read one after the other. An array of length 1 stands for every event.
-            The class lists the arguments and their units.
+            The class lists the arguments and their units. Torch tensors that ask for gradients come in without them.
         out : sequence of arrays, optional
             Arrays for the outputs, in their order and ``det`` last; ``None`` entries are allocated. Float64, of the
             outputs' shapes, writable, on the device of the inputs, without memory in common with them or each other.
@@ -97,8 +97,8 @@ class Mapping:
         the results are there; large batches are split over threads (``MADSPACE_NUM_THREADS``). The same bits come out
         for the same input, whatever the batch, the number of threads or the run.
 
-        A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it gets
-        ``det`` 0 and finite values elsewhere.
+        A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it
+        gets ``det`` 0 and finite values elsewhere.
         """
         if named:
             if len(inputs) or len(conditions):

@@ -33,9 +33,9 @@ class TPropagatorMapping(Mapping):
 
     Notes
     -----
-    Inputs of `map_forward`, in this order and of shape ``(batch,)`` each: ``random0 ..`` (`random_dim` numbers in [0, 1]:
-    recoil masses, then azimuth and virtuality per propagator). Conditions: ``com_energy`` (1e-30 to 1e30 GeV) and
-    ``mass0 ..`` of the outgoing particles (GeV).
+    Inputs of `map_forward`, in this order and of shape ``(batch,)`` each: ``random0 ..`` (`random_dim` numbers in
+    [0, 1]: recoil masses, then azimuth and virtuality per propagator). Conditions: ``com_energy`` (1e-30 to 1e30 GeV)
+    and ``mass0 ..`` of the outgoing particles (GeV).
     Outputs: ``momentum0 ..`` of shape ``(batch, 4)`` as (E, px, py, pz) in GeV, the beams along +z and -z first;
     ``det`` in units of ``GeV^(2 kappa - 2)``, the Jacobian for the measure ``prod d^3p/(2 E) delta^4(..)`` without
     factors of 2 pi.

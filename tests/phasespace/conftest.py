@@ -2,14 +2,13 @@
 
 import ctypes
 
-import madspace
 import numpy as np
 import pytest
+
+import madspace
 from madspace.cpu._lanes import host_kernel_address
 
-KERNELS = [
-    f"t_chain_{order}_{power}" for order in ("0", "10", "01") for power in ("uniform", "fifth", "log", "power")
-]
+KERNELS = [f"t_chain_{order}_{power}" for order in ("0", "10", "01") for power in ("uniform", "fifth", "log", "power")]
 
 
 class Place:

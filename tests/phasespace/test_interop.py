@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from madspace import TPropagatorMapping
 from chain_points import randoms
+
+from madspace import TPropagatorMapping
 
 MAPPING = TPropagatorMapping([0, 1], 0.8)
 

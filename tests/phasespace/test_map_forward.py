@@ -1,10 +1,11 @@
 """map_forward as a call: arguments, outputs, errors, launches."""
 
-import madspace
 import numpy as np
 import pytest
-from madspace import DeviceMismatchError, DTypeError, ShapeError, TPropagatorMapping
 from chain_points import randoms
+
+import madspace
+from madspace import DeviceMismatchError, DTypeError, ShapeError, TPropagatorMapping
 
 NAMES = [*(f"random{i}" for i in range(5)), "com_energy", "mass0", "mass1", "mass2"]
 SHAPES = [(4,)] * 5 + [()]
@@ -119,10 +120,10 @@ def replaced(arrays, position, value):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda place, x: x[:8], ShapeError, "inputs: expected 9 arrays .*got 8"),
-        (lambda place, x: [*x, x[0]], ShapeError, "inputs: expected 9 arrays .*got 10"),
-        (lambda place, x: [], ShapeError, "inputs: expected 9 arrays .*got 0"),
-        (lambda place, x: replaced(x, 2, x[2][:7]), ShapeError, r"random2: expected shape \(100,\) or \(1,\), got \(7,\)"),
+        (lambda place, x: x[:8], ShapeError, r"inputs: expected 9 arrays .*got 8"),
+        (lambda place, x: [*x, x[0]], ShapeError, r"inputs: expected 9 arrays .*got 10"),
+        (lambda place, x: [], ShapeError, r"inputs: expected 9 arrays .*got 0"),
+        (lambda place, x: replaced(x, 2, x[2][:7]), ShapeError, r"random2: .* \(100,\) or \(1,\), got \(7,\)"),
         (lambda place, x: replaced(x, 5, place.empty((100, 1))), ShapeError, r"com_energy: .*\(100, 1\)"),
         (lambda place, x: replaced(x, 5, place.empty(())), ShapeError, r"com_energy: .*got \(\)"),
         (lambda place, x: replaced(x, 8, 0.0), TypeError, "mass2"),
@@ -161,9 +162,9 @@ def test_names_must_fit(mapping):
 def test_devices_must_agree(gpu_place, mapping):
     host = host_inputs()
     moved = [gpu_place.put(x) for x in host]
-    with pytest.raises(DeviceMismatchError, match="mass2: .*cuda:0.*the CPU"):
+    with pytest.raises(DeviceMismatchError, match=r"mass2: .*cuda:0.*the CPU"):
         mapping.map_forward(replaced(moved, 8, host[8]))
-    with pytest.raises(DeviceMismatchError, match="mass2: .*the CPU.*cuda:0"):
+    with pytest.raises(DeviceMismatchError, match=r"mass2: .*the CPU.*cuda:0"):
         mapping.map_forward(replaced(host, 8, moved[8]))
     with pytest.raises(DeviceMismatchError, match=r"out\[0\]"):
         mapping.map_forward(moved, out=[np.empty((100, 4)), None, None, None, None, None])
@@ -196,7 +197,7 @@ def test_bad_outputs_are_refused(place, mapping, inputs, position, make, error, 
 
 
 def test_wrong_number_of_outputs(place, mapping, inputs):
-    with pytest.raises(ShapeError, match="out: expected 6 entries .*got 5"):
+    with pytest.raises(ShapeError, match=r"out: expected 6 entries .*got 5"):
         mapping.map_forward(inputs, out=outputs(place)[:5])
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from madspace import TPropagatorMapping
 from chain_points import KINEMATICS, ORDERS, POWERS, mass_2, randoms, volume
+
+from madspace import TPropagatorMapping
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 
@@ -55,10 +56,8 @@ def test_virtuality_is_distributed_as_the_power_says(place, power):
     p, _ = place.map(TPropagatorMapping([0], power), r, [energy], [0.0, 0.0])
     q = -mass_2(p[:, 0] - p[:, 2]) + 1e-2
     low, high = 1e-2, energy**2 + 1e-2
-    if power == 1.0:
-        u = np.log(q / low) / np.log(high / low)
-    else:
-        u = (q**0.2 - low**0.2) / (high**0.2 - low**0.2)
+    scale = np.log if power == 1.0 else lambda x: x**0.2
+    u = (scale(q) - scale(low)) / (scale(high) - scale(low))
     np.testing.assert_allclose(u, r[1], rtol=0, atol=1e-9)
 
 

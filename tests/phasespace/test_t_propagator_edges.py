@@ -4,10 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+from chain_points import KINEMATICS, ORDERS, POWERS, mass_2, randoms
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from madspace import TPropagatorMapping, get_num_threads, set_num_threads
-from chain_points import KINEMATICS, ORDERS, POWERS, mass_2, randoms
 
 TINY = np.nextafter(0.0, 1.0)
 CORNERS = [0.0, TINY, 2.0**-53, 0.5, np.nextafter(1.0, 0.0), 1.0]

@@ -8,8 +8,9 @@ import math
 
 import numpy as np
 import pytest
-from madspace import TPropagatorMapping
 from chain_points import KINEMATICS, ORDERS, randoms
+
+from madspace import TPropagatorMapping
 
 pytestmark = pytest.mark.needs("mpmath")
 
@@ -23,8 +24,8 @@ def neighbour(x, upper):
 
 def excess(order, power, point, n_randoms, p, det):
     """Errors of one event in units of the rule: (momenta, det)."""
-    from mpmath import mpf
     from chain_reference import t_chain
+    from mpmath import mpf
 
     def evaluate(x):
         return t_chain(order, power, x[:n_randoms], x[n_randoms], x[n_randoms + 1 :])
@@ -38,9 +39,8 @@ def excess(order, power, point, n_randoms, p, det):
         other[k] = neighbour(x, 1.0) if k < n_randoms else math.nextafter(x, math.inf if k == n_randoms else 0.0)
         q, d = evaluate(other)
         moved_det = max(moved_det, abs(d - exact))
-        moved_p = [
-            [max(m, abs(a - b)) for m, a, b in zip(*rows, strict=True)] for rows in zip(moved_p, momenta, q, strict=True)
-        ]
+        rows = zip(moved_p, momenta, q, strict=True)
+        moved_p = [[max(m, abs(a - b)) for m, a, b in zip(*row, strict=True)] for row in rows]
     unit = mpf(2) ** -53
     det_error = abs(mpf(float(det)) - exact) / (moved_det + unit * abs(exact))
     p_error = max(
@@ -60,8 +60,7 @@ def test_results_keep_every_digit_that_the_inputs_have(place, chain, kinematics,
     r = randoms(n, N_POINTS, 17)
     p, det = place.map(TPropagatorMapping(order, power), r, [energy], masses[:n])
     errors = [
-        excess(order, power, [*map(float, r[:, i]), energy, *masses[:n]], len(r), p[i], det[i])
-        for i in range(N_POINTS)
+        excess(order, power, [*map(float, r[:, i]), energy, *masses[:n]], len(r), p[i], det[i]) for i in range(N_POINTS)
     ]
     # Fewer than a hundred points per case: all of them must hold.
     assert np.max(errors) <= LIMIT, f"worst errors (momenta, det): {np.max(errors, axis=0)}"

@@ -10,11 +10,11 @@ template <int kInputs, int kOutputs>
 struct EventArgs {
     static constexpr int kLastOutput = kOutputs - 1;
 
-    i64 n;                            // events
-    const double* input[kInputs];     // one double per event
-    i64 input_stride[kInputs];        // in doubles; 0 broadcasts
-    double* output[kOutputs];         // four doubles per event, the last one (det) one
-    i64 output_stride[kOutputs];      // in doubles
+    i64 n;                         // events
+    const double* input[kInputs];  // one double per event
+    i64 input_stride[kInputs];     // in doubles; 0 broadcasts
+    double* output[kOutputs];      // four doubles per event, the last one (det) one
+    i64 output_stride[kOutputs];   // in doubles
     double constant;
 };
 

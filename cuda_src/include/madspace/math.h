@@ -96,8 +96,8 @@ MS_FN CosSin azimuth(double r) {
          u * (-0x1.4abbce625be53p+2 +
               u * (0x1.466bc6775aad9p+1 +
                    u * (-0x1.32d2cce62ac22p-1 +
-                        u * (0x1.50783485cbd83p-4 +
-                             u * (-0x1.e3074b4ff3058p-8 + u * (0x1.e8eed12ee00a3p-12 + u * -0x1.6c5b875d4e739p-16)))))));
+                        u * (0x1.50783485cbd83p-4 + u * (-0x1.e3074b4ff3058p-8 +
+                                                         u * (0x1.e8eed12ee00a3p-12 + u * -0x1.6c5b875d4e739p-16)))))));
     const double c =
         1.0 +
         u * (-0x1.3bd3cc9be45dep+2 +
@@ -118,7 +118,8 @@ constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
 
 // ln(1 + x) for x > -1 with 1 + x normal, within 1.5 units in the last place. u = 1 + x = 2^k m with m in
 // [1/sqrt(2), sqrt(2)]; the rounding error of u comes back as (x - (u - 1))/u. With f = m - 1 and s = f/(2 + f),
-// ln m = 2 atanh s = f - f^2/2 + s (f^2/2 + z Q(z)), z = s^2; Q is a Chebyshev interpolant (relative error 5e-18 of ln m).
+// ln m = 2 atanh s = f - f^2/2 + s (f^2/2 + z Q(z)), z = s^2; Q is a Chebyshev interpolant (relative error 5e-18 of ln
+// m).
 MS_FN double log_1p(double x) {
     const double u = 1.0 + x;
     const double lost = select(u < 2.0, x - (u - 1.0), 1.0 - (u - x)) * reciprocal(u);
@@ -140,8 +141,8 @@ MS_FN double log_1p(double x) {
     return k * kLn2High - ((half - (s * (half + q) + (k * kLn2Low + lost))) - f);
 }
 
-// e^x - 1 for |x| < 700, within 2 units in the last place. x = k ln 2 + y with |y| <= ln(2)/2; e^y - 1 = y + y^2 E(y) with
-// a Chebyshev interpolant E (relative error 4e-17), then 2^k (e^y - 1) + (2^k - 1).
+// e^x - 1 for |x| < 700, within 2 units in the last place. x = k ln 2 + y with |y| <= ln(2)/2; e^y - 1 = y + y^2 E(y)
+// with a Chebyshev interpolant E (relative error 4e-17), then 2^k (e^y - 1) + (2^k - 1).
 MS_FN double exp_m1(double x) {
     constexpr double kRound = 6755399441055744.0;  // see azimuth()
     const double shifted = x * 1.4426950408889634 + kRound;
@@ -149,16 +150,15 @@ MS_FN double exp_m1(double x) {
     const double high = x - k * kLn2High;
     const double y = high - k * kLn2Low;
     const double lost = (high - y) - k * kLn2Low;
-    const double e =
-        0x1.0000000000001p-1 +
-        y * (0x1.5555555555556p-3 +
-             y * (0x1.5555555553d37p-5 +
-                  y * (0x1.11111111109a6p-7 +
-                       y * (0x1.6c16c1789d1d7p-10 +
-                            y * (0x1.a01a01a7cebcdp-13 +
-                                 y * (0x1.a019b8ca26fcfp-16 +
-                                      y * (0x1.71de0d85293b8p-19 +
-                                           y * (0x1.2891d4ffbb0f9p-22 + y * 0x1.af390ba7e6f47p-26))))))));
+    const double e = 0x1.0000000000001p-1 +
+                     y * (0x1.5555555555556p-3 +
+                          y * (0x1.5555555553d37p-5 +
+                               y * (0x1.11111111109a6p-7 +
+                                    y * (0x1.6c16c1789d1d7p-10 +
+                                         y * (0x1.a01a01a7cebcdp-13 +
+                                              y * (0x1.a019b8ca26fcfp-16 +
+                                                   y * (0x1.71de0d85293b8p-19 +
+                                                        y * (0x1.2891d4ffbb0f9p-22 + y * 0x1.af390ba7e6f47p-26))))))));
     const double expm1_y = y + (y * y * e + lost);
     const double scale = from_bits((bits_of(shifted) + 1023) << 52);  // 2^k
     return scale * expm1_y + (scale - 1.0);
