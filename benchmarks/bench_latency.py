@@ -2,9 +2,10 @@
 
     python benchmarks/bench_latency.py [--json FILE] [--quick] [--peers NAME,...]
 
-Everything runs in one process, on one device, in one context. A sample is the mean of a short run of equal operations into
-a drained queue, so that the device never holds the host up; the cost of the empty loop is subtracted on both sides. All
-operations are sampled in turn, in an order that changes from round to round, on one core, without garbage collection.
+Everything runs in one process, on one device, in one context. A sample is the mean of a short run of equal operations
+into a drained queue, so that the device never holds the host up; the cost of the empty loop is subtracted on both
+sides. All operations are sampled in turn, in an order that changes from round to round, on one core, without garbage
+collection.
 Figures are in microseconds; "ratio" is the median over that of C.
 """
 

@@ -17,7 +17,8 @@ typedef struct {
     size_t nbytes;
 } Operands;
 
-static int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+static int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
+                     void**);
 static int (*synchronize)(void*);
 static int (*allocate)(unsigned long long*, size_t, void*, void*);
 static int (*release)(unsigned long long, void*);
@@ -32,9 +33,15 @@ static const struct {
     const char* name;
     void* target;
 } kEntries[] = {
-    {"cuLaunchKernel", &launch},       {"cuStreamSynchronize", &synchronize}, {"cuMemAllocFromPoolAsync", &allocate},
-    {"cuMemFreeAsync", &release},      {"cuEventRecord", &record},            {"cuStreamWaitEvent", &wait_for},
-    {"cuGraphLaunch", &replay},        {"cuCtxPushCurrent_v2", &push},        {"cuCtxPopCurrent_v2", &pop},
+    {"cuLaunchKernel", &launch},
+    {"cuStreamSynchronize", &synchronize},
+    {"cuMemAllocFromPoolAsync", &allocate},
+    {"cuMemFreeAsync", &release},
+    {"cuEventRecord", &record},
+    {"cuStreamWaitEvent", &wait_for},
+    {"cuGraphLaunch", &replay},
+    {"cuCtxPushCurrent_v2", &push},
+    {"cuCtxPopCurrent_v2", &pop},
     {"cuDevicePrimaryCtxRetain", &retain},
 };
 
@@ -77,7 +84,9 @@ int op_allocate_and_free(const Operands* x) {
     unsigned long long address;
     return allocate(&address, x->nbytes, x->pool, x->stream) || release(address, x->stream);
 }
-int op_record_and_wait(const Operands* x) { return record(x->event, x->stream) || wait_for(x->other_stream, x->event, 0); }
+int op_record_and_wait(const Operands* x) {
+    return record(x->event, x->stream) || wait_for(x->other_stream, x->event, 0);
+}
 int op_launch_graph(const Operands* x) { return replay(x->graph, x->stream); }
 
 static double now(void) {

@@ -81,8 +81,8 @@ class CTwin:
         Parameters
         ----------
         name : str
-            ``nothing``, ``launch``, ``launch_and_wait``, ``launch_in_context``, ``allocate_and_free``, ``record_and_wait``
-            or ``launch_graph``.
+            ``nothing``, ``launch``, ``launch_and_wait``, ``launch_in_context``, ``allocate_and_free``,
+            ``record_and_wait`` or ``launch_graph``.
         repeats : int
             Operations per run.
         **operands

@@ -55,21 +55,23 @@ def collect() -> Report:
     Returns
     -------
     dict
-        ``versions``, ``driver``, ``devices`` (with the image that each would use, by stem, and its pool's state), ``images``,
-        ``cpu``, ``environment`` and ``unknown_variables``. What cannot be found out is None, with the reason in the
-        ``problem`` of its section.
+        ``versions``, ``driver``, ``devices`` (with the image that each would use, by stem, and its pool's state),
+        ``images``, ``cpu``, ``environment`` and ``unknown_variables``. What cannot be found out is None, with the
+        reason in the ``problem`` of its section.
 
     Notes
     -----
-    Starts the driver where there is one. Makes no context, so it takes no memory on a GPU. Pools are described where the
-    calling process has made them.
+    Starts the driver where there is one. Makes no context, so it takes no memory on a GPU. Pools are described where
+    the calling process has made them.
     """
     images = _images()
     driver, devices = _driver()
     for device in devices:
         device["images"] = _images_for(device["compute_capability"])
     environment = {
-        name: value for name, value in sorted(os.environ.items()) if name.startswith("MADSPACE_") or name in FOREIGN_VARIABLES
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith("MADSPACE_") or name in FOREIGN_VARIABLES
     }
     return {
         "versions": _versions(),
@@ -105,7 +107,7 @@ def _driver() -> tuple[Report, list[Report]]:
         try:
             number = driver_version()
             found["cuda"] = f"{number // 1000}.{number % 1000 // 10}"
-            devices = [dict(device) for device in list_devices()]
+            devices = list_devices()
         except madspace.MadspaceError as error:
             found["problem"] = str(error)
     return found, devices
@@ -170,7 +172,9 @@ def as_text(report: Report) -> str:
         ]
         or ["none of MADSPACE_*, CUDA_VISIBLE_DEVICES"],
     }
-    return "\n".join(f"{title}\n" + "".join(f"  {line}\n" for line in lines) for title, lines in sections.items()).rstrip()
+    return "\n".join(
+        f"{title}\n" + "".join(f"  {line}\n" for line in lines) for title, lines in sections.items()
+    ).rstrip()
 
 
 def _lines(section: Report) -> list[str]:

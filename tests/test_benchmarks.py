@@ -1,4 +1,4 @@
-"""The benchmarks run from end to end (on the fake driver: what they measure there means nothing), and the soak notices leaks."""
+"""The benchmarks run from end to end, on the fake driver, where figures mean nothing; the soak notices leaks."""
 
 import json
 from pathlib import Path

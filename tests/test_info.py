@@ -159,7 +159,10 @@ os.waitpid(child, 0)
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (user@host)\n", "580.65.06"),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (user@host)\n",
+            "580.65.06",
+        ),
         ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  595.12  Mon\nGCC version: gcc 12.2.0\n", "595.12"),
         ("", None),
     ],

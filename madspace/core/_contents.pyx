@@ -216,7 +216,8 @@ def astype(Tensor self not None, dtype, *, stream=None):
         return self.copy(stream=stream)
     if self.device_type_ != DEVICE_CPU:
         raise DTypeError(f"dtype: expected {dtype_name(self.code_, self.bits_)}, the type of the tensor on the device, "
-                         f"got {dtype_name(code, bits)}: convert on the host, asarray(tensor.numpy().astype(...), device)")
+                         f"got {dtype_name(code, bits)}: convert on the host, "
+                         "asarray(tensor.numpy().astype(...), device)")
     result = empty_host(code, bits, self.ndim_, self.shape_)
     np.copyto(host_array(result), host_array(self), casting="unsafe")
     return result

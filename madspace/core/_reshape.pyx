@@ -17,8 +17,8 @@ cdef int reshape_layout(object shape, int ndim, const int64_t* old_shape, const 
     if count > 0 and not follow(ndim, old_shape, old_strides, made, new_shape, new_strides):
         old = tuple([old_shape[i] for i in range(ndim)])
         strides = tuple([old_strides[i] for i in range(ndim)])
-        raise ShapeError(f"shape: expected one that the same memory can have, got {shape!r} for shape {old} with strides "
-                         f"{strides}: take copy() first")
+        raise ShapeError(f"shape: expected one that the same memory can have, got {shape!r} for shape {old} with "
+                         f"strides {strides}: take copy() first")
     return made
 
 
@@ -47,7 +47,7 @@ cdef int read_lengths(object shape, int64_t count, int64_t* lengths) except -1:
 cdef bint follow(int ndim, const int64_t* old_shape, const int64_t* old_strides,
                  int ndim_new, const int64_t* new_shape, int64_t* new_strides) noexcept nogil:
     # Walk both shapes from the last dimension. A run of old dimensions whose elements are evenly spaced in row-major
-    # order is one long dimension; new dimensions split it. Each run must come out even. Lengths of one are no dimensions.
+    # order is one long dimension; new dimensions split it. Each run must come out even. Lengths of one do not count.
     cdef int old = ndim - 1
     cdef int new = ndim_new - 1
     cdef int64_t stride

@@ -4,7 +4,7 @@ import _thread
 from cpython.object cimport PyObject, newfunc
 
 from cuda.bindings cimport cydriver
-from cuda.bindings.cydriver cimport CUcontext, CUdevice, CUdevice_attribute, CUuuid
+from cuda.bindings.cydriver cimport CUcontext, CUdevice_attribute, CUuuid
 
 from madspace.core cimport _driver as drv
 

@@ -364,4 +364,4 @@ cdef Tensor empty_device(Device device, Stream stream, uint8_t code, uint8_t bit
 
 
 # The rest of the class: its modules need the type, so they come last.
-from madspace.core import _contents, _exports  # noqa: E402,F401  no-cython-lint
+from madspace.core import _contents, _exports  # no-cython-lint: they put their methods on Tensor

@@ -178,7 +178,7 @@ def test_to_a_small_float_and_back():
 
 def test_a_device_converts_nothing(device):
     tensor = asarray(np.arange(3.0), device)
-    with pytest.raises(DTypeError, match=r"expected float64, the type of the tensor on the device, got float32: convert"):
+    with pytest.raises(DTypeError, match=r"expected float64, the type of the tensor .*, got float32: convert"):
         tensor.astype("f4")
     assert tensor.astype("f8").numpy().tolist() == [0, 1, 2]
     assert tensor.astype("f8").ptr != tensor.ptr
@@ -192,4 +192,4 @@ def test_unknown_types_are_refused():
 def test_comparison_goes_through_numpy(device):
     tensor = asarray(np.arange(3.0), device)
     assert (tensor.numpy() == np.arange(3.0)).all()
-    assert tensor != zeros(3, device=device)    # objects are compared by identity: nothing is read behind the back
+    assert tensor != zeros(3, device=device)  # objects are compared by identity: nothing is read behind the back

@@ -164,8 +164,12 @@ def test_each_failure_is_told_and_the_memory_stays_with_its_stream(fake, device,
 
 
 def test_the_shortest_pattern_is_one_call(fake, device):
-    for dtype, value, call in [("f8", 0.0, "cuMemsetD8Async"), ("u2", 258, "cuMemsetD16Async"),
-                               ("f4", 0.1, "cuMemsetD32Async"), ("i8", 2**32 + 1, "cuMemsetD32Async")]:
+    for dtype, value, call in [
+        ("f8", 0.0, "cuMemsetD8Async"),
+        ("u2", 258, "cuMemsetD16Async"),
+        ("f4", 0.1, "cuMemsetD32Async"),
+        ("i8", 2**32 + 1, "cuMemsetD32Async"),
+    ]:
         tensor = empty(10_000, dtype, device=device)
         fake.clear_log()
         tensor.fill(value)
