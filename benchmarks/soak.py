@@ -81,9 +81,9 @@ class Soak:
         self.buffers.clear()
         self.tensors.clear()
         self.graphs.clear()
+        gc.collect()
         self.device.synchronize()
         self.pool.trim()
-        gc.collect()
 
     def stream(self) -> madspace.Stream:
         """Choose a stream."""
