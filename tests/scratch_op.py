@@ -1,0 +1,33 @@
+"""An op that needs a workspace: it fills the workspace with a byte, and copies it from there to its output."""
+
+import numpy as np
+from cuda.bindings import driver
+from raw_driver import checked, current
+
+from madspace.core.workspace import take_workspace
+
+N = 4096  # bytes that it needs
+
+
+def run(workspace, value, stream, out=None):
+    """Queue the op on a stream; `out` is the address of N bytes on the device, or None for no output."""
+    workspace = take_workspace(workspace, stream=stream)
+    workspace.check(stream.device, N, stream)
+    workspace.before(stream)
+    try:
+        with current(stream.device.id):
+            checked(driver.cuMemsetD8Async(workspace.ptr, value, N, stream.handle))
+            if out is not None:
+                checked(driver.cuMemcpyDtoDAsync(out, workspace.ptr, N, stream.handle))
+    finally:
+        workspace.after(stream)
+
+
+def content(ptr):
+    """Return the value of all N bytes at a device address, which must be equal, when device 0 has done everything."""
+    found = np.empty(N, np.uint8)
+    with current(0):
+        checked(driver.cuCtxSynchronize())
+        checked(driver.cuMemcpyDtoH(found.ctypes.data, ptr, N))
+    (value,) = np.unique(found)
+    return value
