@@ -10,14 +10,14 @@ from madspace.core cimport _driver as drv
 from madspace.core._dlpack_abi cimport DEVICE_CUDA
 from madspace.core._foreign cimport complain
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport PER_THREAD, is_same, new_use, wait_for
+from madspace.core._uses cimport PER_THREAD, is_captured, is_same, new_use, wait_for
 from madspace.core.event cimport order_streams
 from madspace.core.pool cimport defer_free
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor
 
 from madspace.core._environment import is_on
-from madspace.errors import WorkspaceError
+from madspace.errors import CaptureError, WorkspaceError
 
 cdef enum:
     LEGACY = 1
@@ -89,12 +89,12 @@ cdef uint64_t capture_of(Stream stream) except? 0:
     return capture
 
 
-cdef bint stays_away(Stream stream) noexcept:
-    """Whether the stream is in a capture, or must not be touched because of one."""
-    cdef bint capturing = False
-    with nogil:
-        drv.quiet_is_capturing(stream.device.context_, stream.handle_, &capturing)
-    return capturing
+cdef bint stays_away(Stream stream) except -1:
+    """Whether the stream is in a capture, or is the legacy one and must not be touched because of one."""
+    try:
+        return is_captured(stream)
+    except CaptureError:
+        return True
 
 
 @cython.final

@@ -1,4 +1,4 @@
-"""Workspaces: what they are made of, what ops may ask of them, growth and the end."""
+"""Workspaces: what they are made of, growth and the end."""
 
 import gc
 import weakref
@@ -9,14 +9,8 @@ import scratch_op
 
 from madspace.core.creation import asarray, zeros
 from madspace.core.stream import Stream
-from madspace.core.workspace import Workspace, WorkspaceLayout, take_workspace
-from madspace.errors import (
-    ClosedError,
-    DeviceMismatchError,
-    DriverError,
-    OutOfMemoryError,
-    WorkspaceError,
-)
+from madspace.core.workspace import Workspace, take_workspace
+from madspace.errors import ClosedError, DeviceMismatchError, DriverError, OutOfMemoryError, WorkspaceError
 
 N = scratch_op.N
 
@@ -73,70 +67,6 @@ def test_sizes_that_are_none(device):
     assert (workspace.ptr, workspace.nbytes) == (0, 0)
 
 
-@pytest.mark.parametrize("make", ["owned", "wrapped", "plain"])
-@pytest.mark.parametrize("where", ["device", "cpu"])
-def test_what_a_check_refuses(device, stream, make, where):
-    owner = device if where == "device" else None
-    made = {
-        "owned": lambda: Workspace(N, device if owner else "cpu"),
-        "wrapped": lambda: Workspace.wrap(zeros(N, "u1", device=owner or "cpu")),
-        "plain": lambda: take_workspace(zeros(N, "u1", device=owner or "cpu"), stream=stream if owner else None),
-    }
-    workspace = made[make]()
-    workspace.check(owner, N, stream if owner else None)
-    with pytest.raises(WorkspaceError, match=f"scratch: too small: expected at least {N + 1} bytes, got {N}"):
-        workspace.check(owner, N + 1, name="scratch")
-    assert workspace.largest_request == N + 1
-    other, text = (None, "memory of the CPU, got memory of cuda:0") if owner else (device, "cuda:0, got memory of the CPU")
-    with pytest.raises(WorkspaceError, match=f"workspace: expected .*{text}"):
-        workspace.check(other, N)
-    workspace.close()
-    with pytest.raises(ClosedError, match="workspace: expected an open workspace, got .*closed"):
-        workspace.check(owner, N)
-
-
-def test_a_check_looks_at_the_stream(device, stream):
-    workspace = Workspace(N, device)
-    stream.close()
-    with pytest.raises(ClosedError, match="stream: expected an open stream"):
-        workspace.check(device, N, stream)
-    with pytest.raises(DeviceMismatchError, match="stream: expected None on the CPU"):
-        Workspace(N, "cpu").check(None, N, device.default_stream)
-
-
-def test_a_check_looks_at_the_address(device):
-    tensor = zeros(N + 512, "u1", device=device)
-    for workspace in (Workspace.wrap(tensor[128:]), take_workspace(tensor[128:])):
-        with pytest.raises(WorkspaceError, match=f"aligned to 256 bytes, got {tensor.ptr + 128:#x}"):
-            workspace.check(device, N)
-        workspace.check(device, N, alignment=128)
-    Workspace.wrap(tensor[256:]).check(device, N)
-    host = asarray(np.zeros(N + 64, np.uint8))
-    start = -host.ptr % 64
-    Workspace.wrap(host[start + 16 :]).check(None, 100, alignment=256)  # arrays on the host have no more
-    with pytest.raises(WorkspaceError, match="aligned to 16 bytes"):
-        Workspace.wrap(host[start + 8 :]).check(None, 100)
-
-
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (np.zeros(8, np.float32), "dtype uint8, got float32"),
-        (np.zeros(8, np.int8), "dtype uint8, got int8"),
-        (np.zeros((4, 4), np.uint8)[:, ::2], r"contiguous memory, got shape \(4, 2\) with strides \(4, 2\)"),
-        (b"12345678", "writable memory, got a read-only array"),
-    ],
-    ids=["float32", "int8", "strided", "readonly"],
-)
-def test_arrays_that_are_no_workspace(array, message):
-    with pytest.raises(WorkspaceError, match=f"array: expected {message}"):
-        Workspace.wrap(array)
-    with pytest.raises(WorkspaceError, match=f"scratch: expected {message}"):
-        take_workspace(array, name="scratch")
-    with pytest.raises(TypeError, match="array: expected an array"):
-        Workspace.wrap([1, 2, 3])
-
-
 def test_what_can_be_wrapped_on_the_host():
     for array in (np.zeros((3, 8), np.uint8), bytearray(24), asarray(np.zeros(24, np.uint8))):
         workspace = Workspace.wrap(array)
@@ -155,12 +85,6 @@ def test_what_can_be_wrapped_on_a_device(device, stream, kind):
     assert scratch_op.content(tensor.ptr) == 7
     workspace.close()
     assert tensor.numpy()[0].tolist() == [7] * N
-
-
-def test_a_readonly_device_array(device):
-    tensor = zeros(N, "u1", device=device)
-    with pytest.raises(WorkspaceError, match="array: expected writable memory"):
-        Workspace.wrap(Interface(tensor, data=(tensor.ptr, True)))
 
 
 @pytest.mark.parametrize("end", ["close", "drop"])
@@ -275,51 +199,6 @@ def test_views_keep_the_memory(fake, device):
     assert fake.counts()["device_memory"] == before
 
 
-def test_regions():
-    layout = WorkspaceLayout()
-    assert (layout.nbytes, layout.alignment, len(layout)) == (0, 1, 0)
-    assert [layout.reserve(100), layout.reserve(0, alignment=1), layout.reserve(300), layout.reserve(8, alignment=8)] == [0, 1, 2, 3]
-    assert [layout.offset(i) for i in range(4)] == [0, 100, 256, 560]
-    assert [layout.size(i) for i in range(4)] == [100, 0, 300, 8]
-    assert (layout.nbytes, layout.alignment, len(layout)) == (568, 256, 4)
-    assert repr(layout) == "<WorkspaceLayout of 4 regions in 568 bytes, aligned to 256>"
-    for index in (-1, 4):
-        with pytest.raises(IndexError, match=f"index: expected a region from 0 to 3, got {index}"):
-            layout.offset(index)
-
-
-def test_regions_that_are_none():
-    layout = WorkspaceLayout()
-    for alignment in (0, -1, 3, 1 << 21):
-        with pytest.raises(ValueError, match="alignment: expected a power of two from 1 to 1048576"):
-            layout.reserve(8, alignment=alignment)
-    with pytest.raises(ValueError, match="nbytes: expected 0 or more, got -1"):
-        layout.reserve(-1)
-    layout.reserve(1 << 61)
-    for nbytes in (1 << 62, 1 << 70):
-        with pytest.raises(OverflowError, match=r"at most 2\*\*62 bytes"):
-            layout.reserve(nbytes)
-    assert (layout.nbytes, len(layout)) == (1 << 61, 1)
-
-
-@pytest.mark.parametrize("where", ["device", "cpu"])
-def test_carving(device, where):
-    layout = WorkspaceLayout()
-    layout.reserve(100)
-    layout.reserve(0)
-    layout.reserve(50)
-    workspace = Workspace(layout.nbytes, device if where == "device" else "cpu")
-    first, none, last = workspace.carve(layout)
-    assert (first.ptr, last.ptr) == (workspace.ptr, workspace.ptr + 256)
-    assert [part.nbytes for part in (first, none, last)] == [100, 0, 50]
-    last.copy_from(np.arange(50, dtype=np.uint8))
-    assert workspace.tensor().numpy()[256:].tolist() == list(range(50))
-    layout.reserve(1)
-    with pytest.raises(WorkspaceError, match=f"too small: expected at least {layout.nbytes} bytes, got 306"):
-        workspace.carve(layout)
-    assert workspace.largest_request == layout.nbytes
-
-
 @pytest.mark.parametrize("action", ["make", "use elsewhere", "use a bare stream", "grow", "close", "view", "wrap"])
 def test_each_failure_leaves_nothing(fake, device, action):
     tensor = zeros(N, "u1", device=device)
@@ -357,10 +236,14 @@ def test_each_failure_leaves_nothing(fake, device, action):
     kept.clear()
     before = handles(fake)
     for name, error in fake.each_failure(actions[action]):
-        assert isinstance(error, DriverError), f"the failure of {name} was lost"
+        if error is None:  # a free does what destructors do, which cannot tell of this one
+            assert (name, fake.names()[-2:]) == ("cuCtxPopCurrent", ["cuMemFreeAsync", "cuCtxPopCurrent"])
+            continue
+        assert isinstance(error, DriverError)
+        freeing = error.call == "cuMemFreeAsync"
         del error
         kept.clear()
-        if name not in ("cuCtxPopCurrent", "cuMemFreeAsync"):  # the memory was handed out, or is lost
+        if name != "cuCtxPopCurrent" and not freeing:  # the memory was handed out, or is lost
             assert handles(fake) == before, name
         workspace.check(device, N)
         scratch_op.run(workspace, 1, streams[0])
