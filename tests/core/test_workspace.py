@@ -237,7 +237,8 @@ def test_each_failure_leaves_nothing(fake, device, action):
     before = handles(fake)
     for name, error in fake.each_failure(actions[action]):
         if error is None:  # a free does what destructors do, which cannot tell of this one
-            assert (name, fake.names()[-2:]) == ("cuCtxPopCurrent", ["cuMemFreeAsync", "cuCtxPopCurrent"])
+            assert name == "cuCtxPopCurrent"
+            assert "cuMemFreeAsync" in fake.names()[-3:]
             continue
         assert isinstance(error, DriverError)
         freeing = error.call == "cuMemFreeAsync"
