@@ -7,7 +7,9 @@ from madspace.errors import MadspaceWarning
 
 __all__ = ["is_on"]
 
-_VALUES = {"": False, "0": False, "false": False, "off": False, "no": False} | dict.fromkeys(("1", "true", "on", "yes"), True)
+_VALUES = {"": False, "0": False, "false": False, "off": False, "no": False} | dict.fromkeys(
+    ("1", "true", "on", "yes"), True
+)
 
 
 def is_on(name: str) -> bool:

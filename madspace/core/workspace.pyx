@@ -394,7 +394,7 @@ cdef Workspace borrowed(Lease lease):
 def take_workspace(array, *, Stream stream=None, str name="workspace"):
     """Turn an op's argument into a Workspace for one call: a Workspace as it is, a plain uint8 array borrowed.
 
-    Of a plain array only the memory is looked at: that calls on several streams do not overlap in it is up to the caller.
-    WorkspaceError unless it is uint8, contiguous and writable; `name` is the argument, for messages.
+    Of a plain array only the memory is looked at: that calls on several streams do not overlap in it is up to the
+    caller. WorkspaceError unless it is uint8, contiguous and writable; `name` is the argument, for messages.
     """
     return as_workspace(array, stream, name)

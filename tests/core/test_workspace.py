@@ -167,8 +167,13 @@ def test_the_end(device, stream):
     workspace.close()
     assert (workspace.closed, workspace.ptr, workspace.stream) == (True, 0, None)
     assert "closed" in repr(workspace)
-    for use in (workspace.tensor, lambda: workspace.before(stream), lambda: workspace.after(stream),
-                lambda: workspace.require(8), workspace.__enter__):
+    for use in (
+        workspace.tensor,
+        lambda: workspace.before(stream),
+        lambda: workspace.after(stream),
+        lambda: workspace.require(8),
+        workspace.__enter__,
+    ):
         with pytest.raises(ClosedError, match="workspace: expected an open workspace"):
             use()
 

@@ -57,12 +57,13 @@ def test_two_captures_at_the_same_time_are_refused_and_go_on(device, workspace, 
 def test_one_capture_after_the_other(device, workspace, kind):
     for _ in range(3):
         foreign = ForeignStream()
-        stream = {"own": lambda: Stream(device), "owner": lambda: Stream.from_handle(foreign.handle, owner=foreign),
-                  "bare": lambda: Stream.from_handle(foreign.handle)}[kind]()
+        stream = Stream(device)
+        if kind != "own":
+            stream = Stream.from_handle(foreign.handle, owner=foreign if kind == "owner" else None)
         with capturing(stream):
             scratch_op.run(workspace, 1, stream)
-        if kind != "owner":
-            foreign.destroy()
+        if kind == "bare":
+            foreign.destroy()  # the next capture must not ask it
 
 
 def test_captured_uses_and_others_are_apart(device, workspace, stream, late):

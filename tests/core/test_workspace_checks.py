@@ -25,11 +25,11 @@ def test_what_a_check_refuses(device, stream, make, where):
     with pytest.raises(WorkspaceError, match=f"scratch: too small: expected at least {N + 1} bytes, got {N}"):
         workspace.check(owner, N + 1, name="scratch")
     assert workspace.largest_request == N + 1
-    other, text = (None, "memory of the CPU, got memory of cuda:0") if owner else (device, "cuda:0, got memory of the CPU")
-    with pytest.raises(WorkspaceError, match=f"workspace: expected .*{text}"):
-        workspace.check(other, N)
+    here, there = ("cuda:0", "the CPU") if owner else ("the CPU", "cuda:0")
+    with pytest.raises(WorkspaceError, match=f"workspace: expected .* of {there}, got memory of {here}"):
+        workspace.check(None if owner else device, N)
     workspace.close()
-    with pytest.raises(ClosedError, match="workspace: expected an open workspace, got .*closed"):
+    with pytest.raises(ClosedError, match=r"workspace: expected an open workspace, got .*closed"):
         workspace.check(owner, N)
 
 
@@ -79,7 +79,8 @@ def test_a_readonly_device_array(device):
     tensor = zeros(N, "u1", device=device)
 
     class ReadOnly:
-        __cuda_array_interface__ = {**tensor.__cuda_array_interface__, "data": (tensor.ptr, True)}
+        def __init__(self):
+            self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "data": (tensor.ptr, True)}
 
     with pytest.raises(WorkspaceError, match="array: expected writable memory"):
         Workspace.wrap(ReadOnly())

@@ -10,7 +10,8 @@ from madspace.errors import WorkspaceError
 def test_regions():
     layout = WorkspaceLayout()
     assert (layout.nbytes, layout.alignment, len(layout)) == (0, 1, 0)
-    assert [layout.reserve(100), layout.reserve(0, alignment=1), layout.reserve(300), layout.reserve(8, alignment=8)] == [0, 1, 2, 3]
+    regions = ((100, 256), (0, 1), (300, 256), (8, 8))
+    assert [layout.reserve(nbytes, alignment=alignment) for nbytes, alignment in regions] == [0, 1, 2, 3]
     assert [layout.offset(i) for i in range(4)] == [0, 100, 256, 560]
     assert [layout.size(i) for i in range(4)] == [100, 0, 300, 8]
     assert (layout.nbytes, layout.alignment, len(layout)) == (568, 256, 4)

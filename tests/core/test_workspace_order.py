@@ -74,7 +74,10 @@ def test_a_wrapped_array_comes_behind_its_producer(device, block, late, stream):
     class Interface:
         def __init__(self, block):
             self.__cuda_array_interface__ = {
-                "shape": (4 * block.n,), "typestr": "|u1", "version": 3, "data": (int(block.ptr), False),
+                "shape": (4 * block.n,),
+                "typestr": "|u1",
+                "version": 3,
+                "data": (int(block.ptr), False),
                 "stream": late.handle,
             }
 

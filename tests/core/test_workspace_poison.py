@@ -13,7 +13,9 @@ from madspace.core.workspace import Workspace, WorkspaceLayout, take_workspace
 
 N = scratch_op.N
 """
-ON_DEVICE = START + """
+ON_DEVICE = (
+    START
+    + """
 device, stream = Device(0), Stream(Device(0))
 
 def used(workspace):
@@ -35,7 +37,10 @@ print(scratch_op.content(wrapped.ptr), used(wrapped), end=" ")
 plain = zeros(N, "u1", device=device)
 print(used(take_workspace(plain, stream=stream)))
 """
-ON_HOST = START + """
+)
+ON_HOST = (
+    START
+    + """
 array = np.zeros(N, np.uint8)
 for workspace in (Workspace(N, "cpu"), Workspace.wrap(array), take_workspace(array)):
     workspace.before(None)
@@ -45,6 +50,7 @@ for workspace in (Workspace(N, "cpu"), Workspace.wrap(array), take_workspace(arr
     workspace.after(None)
     print(*np.unique(view), end=" ")
 """
+)
 
 
 @pytest.mark.parametrize("value", ["1", "true", "ON"])
@@ -56,11 +62,14 @@ def test_poison_on_a_device(run_python, real_gpu, value):
 
 @pytest.mark.parametrize("value", ["", "0", "false", "off"])
 def test_no_poison_on_a_device(run_python, real_gpu, value):
-    script = START + """
+    script = (
+        START
+        + """
 stream, workspace = Stream(Device(0)), Workspace(N, Device(0))
 scratch_op.run(workspace, 1, stream)
 print(scratch_op.content(workspace.ptr))
 """
+    )
     done = run_python(script, driver="real" if real_gpu else "fake", env={"MADSPACE_POISON": value})
     assert (done.stderr, done.stdout) == ("", "1\n")
 
@@ -72,7 +81,9 @@ def test_poison_on_the_host(run_python):
 
 def test_poison_is_queued_in_order(run_python):
     """Fresh memory of the fake driver is NaN anyway: what counts is that a fill was queued, once for each occasion."""
-    script = START + """
+    script = (
+        START
+        + """
 import fake_driver
 fake, stream = fake_driver.load(), Stream(Device(0))
 workspace = Workspace(N, stream=stream)
@@ -87,6 +98,7 @@ workspace.after(stream)
 workspace.close()
 print([name for name in fake.names() if name in ("cuMemsetD8Async", "cuMemFreeAsync")], fake.pending(stream))
 """
+    )
     done = run_python(script, env={"MADSPACE_POISON": "1"})
     assert done.stderr == ""
     fill, free = "cuMemsetD8Async", "cuMemFreeAsync"
@@ -95,7 +107,9 @@ print([name for name in fake.names() if name in ("cuMemsetD8Async", "cuMemFreeAs
 
 
 def test_poison_in_a_capture(run_python, real_gpu):
-    script = START + """
+    script = (
+        START
+        + """
 from raw_driver import capturing
 stream, workspace = Stream(Device(0)), Workspace(N, Device(0))
 plain = zeros(N, "u1", device=Device(0))
@@ -103,16 +117,20 @@ with capturing(stream):
     scratch_op.run(workspace, 1, stream)
     scratch_op.run(plain, 1, stream)
 """
+    )
     done = run_python(script, driver="real" if real_gpu else "fake", env={"MADSPACE_POISON": "1"})
     assert (done.returncode, done.stdout, done.stderr, done.faults) == (0, "", "", [])
 
 
 def test_what_is_no_switch_warns_once(run_python):
-    script = START + """
+    script = (
+        START
+        + """
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     workspaces = [Workspace(N, "cpu") for _ in range(3)]
 print(len(caught), caught[0].category.__name__, caught[0].message)
 """
+    )
     done = run_python(script, driver=None, env={"MADSPACE_POISON": "perhaps"})
     assert done.stdout.startswith("1 MadspaceWarning MADSPACE_POISON: expected 1 or 0, got 'perhaps'")

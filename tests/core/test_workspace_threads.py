@@ -65,8 +65,10 @@ def test_growth_waits_for_a_call_in_another_thread(device, workspace, stream):
 def test_a_call_that_waited_for_growth_uses_the_new_memory(device, workspace, stream, block):
     other = Stream(device)
     workspace.before(stream)
-    threads = [threading.Thread(target=workspace.require, args=(2 * N,)),
-               threading.Thread(target=scratch_op.run, args=(workspace, 9, other, int(block.ptr)))]
+    threads = [
+        threading.Thread(target=workspace.require, args=(2 * N,)),
+        threading.Thread(target=scratch_op.run, args=(workspace, 9, other, int(block.ptr))),
+    ]
     for thread in threads:
         thread.start()
     workspace.after(stream)
