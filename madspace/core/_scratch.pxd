@@ -16,4 +16,4 @@ cdef Stream growth_stream(Lease lease, object stream)
 cdef int refuse_in_capture(Lease lease, Stream stream) except -1
 
 # Part of it, for others: the lease counts their uses from now on. CaptureError.
-cdef Tensor view_of(Lease lease, size_t offset, size_t nbytes)
+cdef Tensor view_of(Lease lease, char* first, size_t nbytes)

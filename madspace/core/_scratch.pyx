@@ -59,9 +59,9 @@ cdef int refuse_in_capture(Lease lease, Stream stream) except -1:
     return 0
 
 
-cdef Tensor view_of(Lease lease, size_t offset, size_t nbytes):
+cdef Tensor view_of(Lease lease, char* first, size_t nbytes):
     cdef Tensor whole = lease.tensor
     cdef int64_t size = nbytes
     lease.share()
-    return make_tensor(whole.buffer_, whole.owner_, <char*>whole.data_ + offset, whole.device_type_, whole.device_id_,
-                       CODE_UINT, 8, 1, &size, NULL, False)
+    return make_tensor(whole.buffer_, whole.owner_, first, whole.device_type_, whole.device_id_, CODE_UINT, 8, 1, &size,
+                       NULL, False)

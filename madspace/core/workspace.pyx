@@ -200,7 +200,7 @@ cdef class Workspace:
             When the workspace is closed.
         """
         self.check_open()
-        return view_of(self.lease_, 0, self.nbytes)
+        return view_of(self.lease_, <char*>self.lease_.tensor.data_, self.nbytes)
 
     def carve(self, WorkspaceLayout layout not None):
         """Deal the regions of a layout.
@@ -224,7 +224,7 @@ cdef class Workspace:
         """
         cdef size_t i
         self.check(self.device_, layout.nbytes, None, "workspace", layout.alignment)
-        return [view_of(self.lease_, layout.offsets[i], layout.sizes[i]) for i in range(layout.sizes.size())]
+        return [view_of(self.lease_, self.region(layout, i), layout.sizes[i]) for i in range(layout.sizes.size())]
 
     cpdef int check(self, Device device, size_t nbytes, Stream stream=None, str name="workspace",
                     size_t alignment=0) except -1:
