@@ -87,3 +87,24 @@ def test_soak_notices(run_python, tmp_path, figure):
     assert done.returncode == 1, done.stderr
     assert figure in result["grown"]
     assert f"{figure} " in next(line for line in done.stdout.splitlines() if line.endswith("GROWN"))
+
+
+PHASESPACE = f"""
+import sys
+sys.path.insert(0, {str(BENCHMARKS)!r})
+import bench_phasespace
+bench_phasespace.SIZES = (100, 1000, 3000)
+sys.argv = ["bench_phasespace.py", "--quick", "--device", "cpu", "--json", PATH]
+sys.exit(bench_phasespace.main())
+"""
+
+
+def test_phasespace_on_the_cpu(run_python, tmp_path):
+    path = tmp_path / "phasespace.json"
+    done = run_python(PHASESPACE.replace("PATH", repr(str(path))), driver=None)
+    assert done.returncode == 0, done.stderr
+    cases = json.loads(path.read_text())["cases"]
+    assert len(cases) == 6
+    for name, case in cases.items():
+        assert case["ns_per_event"] > 0, name
+        assert case["out"]["p05"] <= case["out"]["median"] <= case["out"]["p95"]
