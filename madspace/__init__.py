@@ -6,8 +6,9 @@ from madspace.core._library import is_available
 from madspace.core.creation import asarray, empty, from_dlpack, zeros
 from madspace.core.device import Device, device_count
 from madspace.core.event import Event
+from madspace.core.kernel import Kernel
 from madspace.core.memory import Buffer, MemoryPool
-from madspace.core.module import Kernel, Module, preload
+from madspace.core.module import Module, preload
 from madspace.core.stream import Stream
 from madspace.core.tensor import Tensor
 from madspace.cpu._lanes import get_num_threads, set_num_threads

@@ -8,7 +8,8 @@ from libc.stdint cimport uint64_t
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport (
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUkernel,
-    CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUstreamCaptureMode, CUuuid,
+    CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
+    CUstreamCaptureMode, CUuuid,
 )
 
 from madspace.core._library cimport load_library
@@ -461,14 +462,45 @@ cdef int func_load(CUfunction function) except -1 nogil:
     return check(cydriver.cuFuncLoad(function), "cuFuncLoad")
 
 
-cdef int launch_kernel(CUkernel kernel, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+cdef int func_set_attribute(CUfunction function, CUfunction_attribute attribute, int value) except -1 nogil:
+    ready("cuFuncSetAttribute")
+    return check(cydriver.cuFuncSetAttribute(function, attribute, value), "cuFuncSetAttribute")
+
+
+cdef int launch_kernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
-                       CUstream stream, void** params) except -1 nogil:
+                       CUstream stream, void** params, CUresult* code) except -1 nogil:
     ready("cuLaunchKernel")
+    code[0] = cydriver.cuLaunchKernel(
+        function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params, NULL)
+    return 0
+
+
+cdef int launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** params,
+                          CUresult* code) except -1 nogil:
+    ready("cuLaunchKernelEx")
+    code[0] = cydriver.cuLaunchKernelEx(config, function, params, NULL)
+    return 0
+
+
+cdef int occupancy_max_active_blocks(int* n, CUfunction function, int block, size_t shared) except -1 nogil:
+    ready("cuOccupancyMaxActiveBlocksPerMultiprocessor")
     return check(
-        cydriver.cuLaunchKernel(<CUfunction>kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,
-                                params, NULL),
-        "cuLaunchKernel")
+        cydriver.cuOccupancyMaxActiveBlocksPerMultiprocessor(n, function, block, shared),
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor")
+
+
+cdef int occupancy_max_potential_block_size(int* grid, int* block, CUfunction function,
+                                            size_t shared) except -1 nogil:
+    ready("cuOccupancyMaxPotentialBlockSize")
+    return check(
+        cydriver.cuOccupancyMaxPotentialBlockSize(grid, block, function, NULL, shared, 0),
+        "cuOccupancyMaxPotentialBlockSize")
+
+
+cdef int occupancy_max_active_clusters(int* n, CUfunction function, const CUlaunchConfig* config) except -1 nogil:
+    ready("cuOccupancyMaxActiveClusters")
+    return check(cydriver.cuOccupancyMaxActiveClusters(n, function, config), "cuOccupancyMaxActiveClusters")
 
 
 # ---- for destructors ----

@@ -5,7 +5,8 @@ import gc
 
 import numpy as np
 import pytest
-from madspace.core.module import Kernel, Module, loaded_images
+from madspace.core.kernel import Kernel
+from madspace.core.module import Module, loaded_images
 from madspace.core.stream import Stream
 from madspace.errors import ClosedError, DeviceMismatchError, DriverError, KernelImageError, ShapeError
 from raw_driver import current, current_context
