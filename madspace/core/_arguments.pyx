@@ -30,9 +30,11 @@ cdef extern from "Python.h":
 
 
 cdef tuple CTYPES = (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._Pointer)
-cdef object Scalar = np.generic
+cdef type Scalar = np.generic
 # Numbers, structures, and the types of ml_dtypes, whose kind is that of structures; no text, no dates, no objects.
 cdef str SCALAR_KINDS = "biufcV"
+# NumPy's own numbers: always in native byte order, and quicker by the buffer protocol, which the types of ml_dtypes lack.
+cdef set NUMBERS = {np.dtype(code).type for code in "?bBhHiIlLqQefdFD"}
 
 
 cdef size_t words_of(size_t nbytes) noexcept nogil:
@@ -81,7 +83,7 @@ cdef object write_other(void* place, object arg, size_t size, Py_ssize_t index, 
     if isinstance(arg, Scalar):
         write_scalar(place, arg, size, index)
     elif isinstance(arg, CTYPES):
-        write_bytes(place, arg, size, index, arg)
+        write_bytes(place, arg, size, index)
     elif isinstance(arg, int):
         write_int(place, int(arg), size, index)
     elif isinstance(arg, (float, complex)):
@@ -138,20 +140,27 @@ cdef int write_reals(void* place, const double* numbers, size_t n, size_t size, 
 
 
 cdef int write_scalar(void* place, object arg, size_t size, Py_ssize_t index) except -1:
-    cdef object dtype = arg.dtype
     cdef bytes value
+    if type(arg) in NUMBERS:
+        return write_bytes(place, arg, size, index)
+    check_scalar(arg.dtype, index)
+    value = arg.tobytes()
+    expect_size(size, len(value), index, arg)
+    memcpy(place, <const char*>value, size)
+    return 0
+
+
+cdef int check_scalar(object dtype, Py_ssize_t index) except -1:
     if dtype.kind not in SCALAR_KINDS or dtype.hasobject:
         raise TypeError(f"args[{index}]: expected a number or a structure of numbers, got a NumPy scalar of {dtype}")
-    if not dtype.isnative:
+    if not all(field[0].isnative for field in (dtype.fields or {"": (dtype,)}).values()):
         raise TypeError(f"args[{index}]: expected native byte order, got a NumPy scalar of {dtype}")
-    # Not by the buffer protocol, which the types of ml_dtypes lack.
-    value = arg.tobytes()
-    return write_bytes(place, value, size, index, arg)
+    return 0
 
 
-cdef int write_bytes(void* place, object source, size_t size, Py_ssize_t index, object arg) except -1:
+cdef int write_bytes(void* place, object arg, size_t size, Py_ssize_t index) except -1:
     cdef Py_buffer view
-    PyObject_GetBuffer(source, &view, PyBUF_SIMPLE)
+    PyObject_GetBuffer(arg, &view, PyBUF_SIMPLE)
     try:
         expect_size(size, view.len, index, arg)
         memcpy(place, view.buf, size)
@@ -170,22 +179,24 @@ cdef int expect_size(size_t size, size_t got, Py_ssize_t index, object arg) exce
 cdef object write_address(void* place, object arg, size_t size, Py_ssize_t index, Device device):
     cdef Buffer buffer
     cdef Tensor tensor
-    cdef Device other
     cdef uint64_t address
+    cdef bint here
     if isinstance(arg, Buffer):
-        buffer = arg
-        buffer.check_open()
-        other = buffer.stream.device
+        buffer = <Buffer>arg
+        if buffer.closed_:
+            buffer.check_open()
+        here = buffer.stream.device is device
         address = buffer.ptr_
     else:
-        tensor = arg
-        if tensor.buffer_ is not None:
+        tensor = <Tensor>arg
+        if tensor.buffer_ is not None and tensor.buffer_.closed_:
             tensor.buffer_.check_open()
-        other = get_device(tensor.device_id_) if tensor.device_type_ == DEVICE_CUDA else None
+        here = tensor.device_type_ == DEVICE_CUDA and tensor.device_id_ == device.id
         address = <uint64_t><uintptr_t>tensor.data_
-    if other is not device:
+    if not here:
         raise DeviceMismatchError(f"args[{index}]: expected memory of device {device.id}, the stream's, got {arg!r}")
-    expect_size(size, sizeof(address), index, arg)
+    if size != sizeof(address):
+        expect_size(size, sizeof(address), index, arg)
     memcpy(place, &address, sizeof(address))
     return arg
 

@@ -1,4 +1,4 @@
-from cuda.bindings.cydriver cimport CUfunction, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream
+from cuda.bindings.cydriver cimport CUcontext, CUfunction, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream
 
 
 # Grid, block and what else a launch is shaped by, checked.
@@ -23,6 +23,6 @@ cdef str describe_shape(const Shape* shape)
 cdef void fill_config(const Shape* shape, CUstream stream, CUlaunchConfig* config,
                       CUlaunchAttribute* attributes) noexcept nogil
 
-# The launch, by the simplest call that can express it. Context current.
-cdef int start(CUfunction function, const Shape* shape, CUstream stream, void** params,
+# The launch in a context, by the simplest call that can express it.
+cdef int start(CUcontext context, CUfunction function, const Shape* shape, CUstream stream, void** params,
                CUresult* code) except -1 nogil

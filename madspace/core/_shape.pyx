@@ -1,8 +1,8 @@
 """The shape of a launch: grid, block, cluster, shared memory; checked, and handed to the driver."""
-from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
+from cpython.long cimport PyLong_CheckExact
 
 from cuda.bindings cimport cydriver
-from cuda.bindings.cydriver cimport CUfunction, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream
+from cuda.bindings.cydriver cimport CUcontext, CUfunction, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream
 
 from madspace.core cimport _driver as drv
 
@@ -28,7 +28,7 @@ cdef int read_shape(Shape* shape, object grid, object block, object shared, obje
     read_extent("block", block, MAX_THREADS, MAX_THREADS, MAX_BLOCK_Z, shape.block)
     if shape.block[0] * shape.block[1] * shape.block[2] > MAX_THREADS:
         raise ValueError(f"block: expected at most {MAX_THREADS} threads, got {block}")
-    shape.shared = read_number("shared", shared, 0, MAX_SHARED)
+    shape.shared = read_shared(shared)
     shape.cooperative = bool(cooperative)
     shape.cluster[0] = 0
     if cluster is not None:
@@ -52,17 +52,30 @@ cdef tuple as_tuple(const unsigned int* extent):
     return extent[0], extent[1], extent[2]
 
 
-cdef inline int read_extent(str what, object extent, long max_x, long max_y, long max_z,
-                            unsigned int* into) except -1:
-    cdef long number
-    cdef int overflow
-    if PyLong_CheckExact(extent):
-        number = PyLong_AsLongAndOverflow(extent, &overflow)
-        if overflow == 0 and 1 <= number <= max_x:
-            into[0] = <unsigned int>number
-            into[1] = into[2] = 1
+cdef int read_extent(str what, object extent, long max_x, long max_y, long max_z, unsigned int* into) except -1:
+    cdef Py_ssize_t n = 1
+    into[1] = into[2] = 1
+    if type(extent) is not tuple:
+        if read_one(extent, max_x, into):
+            return 0
+    else:
+        n = len(<tuple>extent)
+        if (1 <= n <= 3 and read_one((<tuple>extent)[0], max_x, into)
+                and (n < 2 or read_one((<tuple>extent)[1], max_y, into + 1))
+                and (n < 3 or read_one((<tuple>extent)[2], max_z, into + 2))):
             return 0
     return read_numbers(what, extent, (max_x, max_y, max_z), into)
+
+
+cdef inline bint read_one(object number, long most, unsigned int* into) except -1:
+    # False: look closer, and say what is wrong.
+    cdef long value
+    cdef int overflow
+    if not PyLong_CheckExact(number):
+        return False
+    value = PyLong_AsLongAndOverflow(number, &overflow)
+    into[0] = <unsigned int>value
+    return overflow == 0 and 1 <= value <= most
 
 
 cdef int read_numbers(str what, object extent, tuple most, unsigned int* into) except -1:
@@ -71,7 +84,6 @@ cdef int read_numbers(str what, object extent, tuple most, unsigned int* into) e
     cdef tuple numbers = extent if isinstance(extent, tuple) else (extent,)
     if not 1 <= len(numbers) <= 3:
         raise ValueError(f"{what}: expected one to three numbers, got {extent!r}")
-    into[1] = into[2] = 1
     for i in range(len(numbers)):
         try:
             number = operator.index(numbers[i])
@@ -83,11 +95,18 @@ cdef int read_numbers(str what, object extent, tuple most, unsigned int* into) e
     return 0
 
 
-cdef inline unsigned int read_number(str what, object number, long least, long most) except? 0xFFFFFFFF:
-    cdef object exact = number if PyLong_CheckExact(number) else operator.index(number)
-    if not least <= exact <= most:
-        raise ValueError(f"{what}: expected {least} to {most}, got {number}")
-    return <unsigned int>PyLong_AsLongLong(exact)
+cdef unsigned int read_shared(object shared) except? 0xFFFFFFFF:
+    cdef object number
+    if PyLong_CheckExact(shared):
+        number = shared
+    else:
+        try:
+            number = operator.index(shared)
+        except TypeError:
+            raise TypeError(f"shared: expected an int, got {type(shared).__name__}") from None
+    if not 0 <= number <= MAX_SHARED:
+        raise ValueError(f"shared: expected 0 to {MAX_SHARED} bytes, got {number}")
+    return number
 
 
 cdef str describe_shape(const Shape* shape):
@@ -120,8 +139,22 @@ cdef void fill_config(const Shape* shape, CUstream stream, CUlaunchConfig* confi
     config.numAttrs = n
 
 
-cdef int start(CUfunction function, const Shape* shape, CUstream stream, void** params,
+cdef int start(CUcontext context, CUfunction function, const Shape* shape, CUstream stream, void** params,
                CUresult* code) except -1 nogil:
+    cdef CUcontext current
+    drv.ctx_get_current(&current)
+    if current == context:
+        return start_here(function, shape, stream, params, code)
+    # In the same stretch without the GIL as the launch: giving it up and taking it back is what costs most here.
+    drv.ctx_push_current(context)
+    try:
+        return start_here(function, shape, stream, params, code)
+    finally:
+        drv.ctx_pop_current()
+
+
+cdef int start_here(CUfunction function, const Shape* shape, CUstream stream, void** params,
+                    CUresult* code) except -1 nogil:
     cdef CUlaunchConfig config
     cdef CUlaunchAttribute attributes[MAX_ATTRIBUTES]
     if shape.cluster[0] == 0 and not shape.cooperative:

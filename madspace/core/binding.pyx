@@ -89,19 +89,14 @@ cdef class BoundKernel:
         return f"<BoundKernel {self.kernel.name} on {self.stream!r}>"
 
     cdef int run(self, Stream stream) except -1:
-        cdef int pushed
         if self.module_.closed_:
             self.module_.check_open()
         if stream.closed_:
             stream.check_open()
         if self.operands_ is not None:
             check_open(self.operands_)
-        pushed = self.device_.push()
-        try:
-            self.kernel.launch_ordered(self.function_, &self.shape_, stream, self.params_.data(), self.operands_)
-        finally:
-            self.device_.pop(pushed)
-        return 0
+        return self.kernel.launch_ordered(
+            self.function_, &self.shape_, stream, self.params_.data(), self.operands_)
 
     cdef int gather(self) except -1:
         operands = tuple([memory for memory in self.memory_ if memory is not None])

@@ -3,7 +3,7 @@ from libc.stdint cimport uint64_t, uintptr_t
 from libcpp.vector cimport vector
 
 from cuda.bindings cimport cydriver
-from cuda.bindings.cydriver cimport CUfunction, CUkernel, CUresult
+from cuda.bindings.cydriver cimport CUcontext, CUfunction, CUkernel, CUresult
 
 from madspace.core cimport _driver as drv
 from madspace.core._arguments cimport device_of_arguments, lay_out, order_after, order_before
@@ -89,7 +89,6 @@ cdef class Kernel(KernelCode):
         cdef Py_ssize_t n_memory
         cdef CUfunction function
         cdef object taken
-        cdef int pushed
         if self.module.closed_:
             self.module.check_open()
         cdef Stream where = stream_for(stream, args)
@@ -101,11 +100,7 @@ cdef class Kernel(KernelCode):
             more_params.resize(self.sizes_.size())
             words, params = more_words.data(), more_params.data()
         taken = lay_out(args, self.sizes_, self.name, where, words, params, &n_memory)
-        pushed = device.push()
-        try:
-            self.launch_ordered(function, &shape, where, params, None if n_memory == 0 else taken)
-        finally:
-            device.pop(pushed)
+        self.launch_ordered(function, &shape, where, params, None if n_memory == 0 else taken)
 
     def bind(self, grid, block, *args, stream, shared=0, cluster=None, cooperative=False):
         """Prepare a launch that is repeated: everything is checked and laid out once.
@@ -146,10 +141,11 @@ cdef class Kernel(KernelCode):
 
     cdef int launch_shape(self, CUfunction function, const Shape* shape, Stream stream, void** params) except -1:
         cdef CUresult code
+        cdef CUcontext context = stream.device.context_
         # Without the GIL although that costs a little: a launch into a full queue waits for the device, and so perhaps
         # for another library's callback, which wants the GIL.
         with nogil:
-            start(function, shape, stream.handle_, params, &code)
+            start(context, function, shape, stream.handle_, params, &code)
         if code != cydriver.CUDA_SUCCESS:
             call = "cuLaunchKernel" if shape.cluster[0] == 0 and not shape.cooperative else "cuLaunchKernelEx"
             raise drv.error_of(code, call, f"kernel {self.name}, {describe_shape(shape)}")
