@@ -91,7 +91,7 @@ cdef object write_other(void* place, object arg, size_t size, Py_ssize_t index, 
         write_reals(place, numbers, 2 if isinstance(arg, complex) else 1, size, index, arg)
     elif isinstance(arg, (Buffer, Tensor)):
         return write_address(place, arg, size, index, stream.device)
-    elif hasattr(type(arg), "__dlpack__") or hasattr(type(arg), "__cuda_array_interface__"):
+    elif hasattr(type(arg), "__dlpack__") or hasattr(arg, "__cuda_array_interface__"):
         return write_address(place, import_array(arg, stream, f"args[{index}]"), size, index, stream.device)
     else:
         raise TypeError(

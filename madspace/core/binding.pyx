@@ -89,14 +89,14 @@ cdef class BoundKernel:
         return f"<BoundKernel {self.kernel.name} on {self.stream!r}>"
 
     cdef int run(self, Stream stream) except -1:
+        cdef tuple operands = self.operands_        # a reference of its own, whatever set() does in another thread
         if self.module_.closed_:
             self.module_.check_open()
         if stream.closed_:
             stream.check_open()
-        if self.operands_ is not None:
-            check_open(self.operands_)
-        return self.kernel.launch_ordered(
-            self.function_, &self.shape_, stream, self.params_.data(), self.operands_)
+        if operands is not None:
+            check_open(operands)
+        return self.kernel.launch_ordered(self.function_, &self.shape_, stream, self.params_.data(), operands)
 
     cdef int gather(self) except -1:
         operands = tuple([memory for memory in self.memory_ if memory is not None])

@@ -159,6 +159,7 @@ cdef class Kernel(KernelCode):
         self.launch_shape(function, shape, stream, params)
         return order_after(memory, stream)
 
+
 cdef Stream stream_for(object stream, tuple args):
     cdef Stream where
     cdef Device device
