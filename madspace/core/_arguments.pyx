@@ -33,7 +33,7 @@ cdef tuple CTYPES = (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes
 cdef type Scalar = np.generic
 # Numbers, structures, and the types of ml_dtypes, whose kind is that of structures; no text, no dates, no objects.
 cdef str SCALAR_KINDS = "biufcV"
-# NumPy's own numbers: always in native byte order, and quicker by the buffer protocol, which the types of ml_dtypes lack.
+# NumPy's own numbers: always in native byte order, and quicker by the buffer protocol, which ml_dtypes' types lack.
 cdef set NUMBERS = {np.dtype(code).type for code in "?bBhHiIlLqQefdFD"}
 
 
@@ -106,7 +106,8 @@ cdef int write_int(void* place, object arg, size_t size, Py_ssize_t index) excep
     cdef uint64_t word
     cdef long long number
     if size != 8 and size != 4 and size != 2 and size != 1:
-        raise TypeError(f"args[{index}]: expected {size} bytes, the kernel's parameter, got an int, which has 1, 2, 4 or 8")
+        raise TypeError(
+            f"args[{index}]: expected {size} bytes, the kernel's parameter, got an int, which has 1, 2, 4 or 8")
     number = PyLong_AsLongLongAndOverflow(arg, &overflow)
     if size == 8:
         if overflow < 0 or (overflow > 0 and arg > 0xFFFFFFFFFFFFFFFF):

@@ -226,8 +226,8 @@ cdef class KernelCode:
 
     cdef CUfunction load_on(self, Device device, Stream stream) except NULL:
         # The driver loads code into a context at its first use, which may wait for running kernels, and tells parameter
-        # sizes in a context only: all of it is done here, and never in a capture. That another stream or thread captures
-        # does not matter to it, but has to be said.
+        # sizes in a context only: all of it is done here, and never in a capture. That another stream or thread is
+        # captured does not matter to it, but has to be said.
         cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
         cdef CUfunction function
         cdef int captured
@@ -239,7 +239,8 @@ cdef class KernelCode:
                 if captured:
                     raise drv.error_of(
                         cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuFuncLoad",
-                        f"kernel {self.name} is not loaded on device {device.id} yet: call its load() before the capture")
+                        f"kernel {self.name} is not loaded on device {device.id} yet: call its load() before the "
+                        "capture")
             with nogil:
                 drv.thread_exchange_capture_mode(&mode)
             try:

@@ -44,7 +44,8 @@ cdef int read_cluster(Shape* shape, object cluster) except -1:
     for i in range(3):
         if shape.grid[i] % shape.cluster[i] != 0:
             raise ValueError(
-                f"cluster: expected a divisor of the grid in each direction, got {cluster} for grid {as_tuple(shape.grid)}")
+                f"cluster: expected a divisor of the grid in each direction, got {cluster} for grid "
+                f"{as_tuple(shape.grid)}")
     return 0
 
 

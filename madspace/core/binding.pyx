@@ -22,9 +22,9 @@ cdef class BoundKernel:
 
     Notes
     -----
-    Values are those of the call of bind(); the Buffers and Tensors among the arguments are kept alive, and each launch is
-    ordered with other work on them as ``Kernel.launch`` does it. Arrays of other libraries are taken in by bind(): what
-    their owner queues on another stream afterwards is the caller's to order. A launch may run in several threads
+    Values are those of the call of bind(); the Buffers and Tensors among the arguments are kept alive, and each launch
+    is ordered with other work on them as ``Kernel.launch`` does it. Arrays of other libraries are taken in by bind():
+    what their owner queues on another stream afterwards is the caller's to order. A launch may run in several threads
     at once, but not beside set().
     """
 

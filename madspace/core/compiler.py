@@ -61,7 +61,7 @@ def compile_image(
     headers : mapping of str to str or bytes, optional
         Texts that the source may include, by name.
     include_dirs : iterable of str or path, optional
-        Folders to look for headers in; `get_include()` and, where they are installed, CUDA's own headers come after them.
+        Folders to look for headers in; `get_include()` and CUDA's own headers, where there are any, come after them.
 
     Returns
     -------
@@ -81,17 +81,18 @@ def compile_image(
 
     Notes
     -----
-    NVRTC 13 comes from the wheel nvidia-cuda-nvrtc, a toolkit at ``CUDA_HOME``, ``CUDA_PATH`` or ``/usr/local/cuda``, or the
-    loader's path, in this order. Nothing is cached, and the compiler does not start the driver.
+    NVRTC 13 comes from the wheel nvidia-cuda-nvrtc, a toolkit at ``CUDA_HOME``, ``CUDA_PATH`` or ``/usr/local/cuda``,
+    or the loader's path, in this order. Nothing is cached, and the compiler does not start the driver.
     """
     text = _as_bytes("source", source)
     texts = {header: _as_bytes(f"headers[{header!r}]", content) for header, content in (headers or {}).items()}
     if isinstance(options, str):
         raise TypeError(f"options: expected an iterable of str, got the str {options!r}")
     target = _target(arch)
-    folders = [*map(os.fspath, include_dirs), get_include(), *_nvrtc.find().include]
+    folders = [*(os.fspath(folder) for folder in include_dirs), get_include(), *_nvrtc.find().include]
     # NVRTC's cache is the driver's, which it would start behind our back, also where forks are still to come.
-    given = [f"--gpu-architecture={target}", "--no-cache", *options, *(f"--include-path={folder}" for folder in folders)]
+    paths = [f"--include-path={folder}" for folder in folders]
+    given = [f"--gpu-architecture={target}", "--no-cache", *options, *paths]
     return _nvrtc.compile_unit(text, name, texts, given, "CUBIN" if target.startswith("sm_") else "PTX")
 
 
@@ -122,9 +123,7 @@ def compile(
     DriverError
         When the driver refuses the image.
     """
-    image = compile_image(
-        source, name=name, arch=arch, options=options, headers=headers, include_dirs=include_dirs
-    )
+    image = compile_image(source, name=name, arch=arch, options=options, headers=headers, include_dirs=include_dirs)
     return Module(image, name=name)
 
 

@@ -6,7 +6,7 @@ from madspace.core.stream cimport Stream
 
 
 cdef class Kernel(KernelCode):
-    # Launch with parameters already laid out (params: one pointer per parameter), in the context of the stream's device.
+    # Launch in the context of the stream's device, with parameters laid out already (params: one pointer for each).
     # No checks beyond the driver's, GIL released.
     cdef int launch_raw(self, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                         unsigned int block_x, unsigned int block_y, unsigned int block_z,

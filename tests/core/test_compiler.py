@@ -8,6 +8,7 @@ from pathlib import Path
 import fake_driver
 import numpy as np
 import pytest
+
 from madspace.core import _nvrtc
 from madspace.core.compiler import compile, compile_image, get_include
 from madspace.errors import CompileError
@@ -27,8 +28,10 @@ def fake_fill(real_gpu):
         return
 
     def fill(params, grid, block):
-        out, value, n = (kind.from_address(params[i]).value
-                         for i, kind in enumerate((ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)))
+        out, value, n = (
+            kind.from_address(params[i]).value
+            for i, kind in enumerate((ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32))
+        )
         ctypes.memmove(out, np.full(n, value, np.uint32).tobytes(), 4 * n)
 
     fake_driver.load().register("fill", fill)

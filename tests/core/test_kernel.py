@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from raw_driver import ForeignStream, current, current_context
+
 from madspace.core.stream import Stream
 from madspace.errors import ClosedError, DeviceMismatchError, DriverError
-from raw_driver import ForeignStream, current, current_context
 
 N = 1024
 
@@ -58,7 +59,9 @@ def test_shared_memory_out_of_range_is_refused(module, stream, shared, error):
 
 
 def test_a_refused_launch_tells_what_was_asked_for(module, stream):
-    with pytest.raises(DriverError, match=r"cuLaunchKernel: .*kernel ms_test_spin, grid \(2, 1, 1\), block \(8, 4, 1\), 66000 bytes"):
+    with pytest.raises(
+        DriverError, match=r"cuLaunchKernel: .*kernel ms_test_spin, grid \(2, 1, 1\), block \(8, 4, 1\), 66000 bytes"
+    ):
         module["ms_test_spin"].launch(2, (8, 4), 0, stream=stream, shared=66000)
 
 
@@ -70,7 +73,9 @@ def test_clusters_and_cooperative_grids_reach_the_driver(fake, module, stream):
     assert call.args["stream"] == stream.handle
 
 
-@pytest.mark.parametrize("how", [{"cluster": 2}, {"cooperative": True}, {"cluster": (2, 1, 1), "cooperative": True}], ids=repr)
+@pytest.mark.parametrize(
+    "how", [{"cluster": 2}, {"cooperative": True}, {"cluster": (2, 1, 1), "cooperative": True}], ids=repr
+)
 def test_clusters_and_cooperative_grids_run(module, stream, words, how):
     module["ms_test_fill"].launch(4, 128, words, 6, N, stream=stream, **how)
     assert (content(words) == 6).all()
@@ -92,7 +97,7 @@ def test_large_clusters_must_be_allowed_first(module, stream, words):
 
 
 def test_a_cooperative_grid_that_does_not_fit_is_refused(module, stream):
-    with pytest.raises(DriverError, match="cuLaunchKernelEx: .*COOPERATIVE_LAUNCH_TOO_LARGE.*cooperative"):
+    with pytest.raises(DriverError, match=r"cuLaunchKernelEx: .*COOPERATIVE_LAUNCH_TOO_LARGE.*cooperative"):
         module["ms_test_spin"].launch(2**20, 32, 0, stream=stream, cooperative=True)
 
 

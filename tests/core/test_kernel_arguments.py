@@ -7,10 +7,11 @@ import struct
 
 import numpy as np
 import pytest
+from ptx_kernels import echo, image, many, register_twins
+
 from madspace.core.creation import asarray, zeros
 from madspace.core.module import Module
 from madspace.errors import ClosedError, DeviceMismatchError, ShapeError
-from ptx_kernels import echo, image, many, register_twins
 
 SIZES = (1, 2, 4, 8, 16, 24, 1000)
 COUNTS = (0, 1, 2, 16, 64)
@@ -69,9 +70,25 @@ def send(device, stream, kernels):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (1, "<b"), (-1, "<b"), (200, "<B"), (True, "<?"), (False, "<?"), (-(2**15), "<h"), (2**16 - 1, "<H"),
-        (-(2**31), "<i"), (2**32 - 1, "<I"), (-(2**63), "<q"), (2**63 - 1, "<q"), (2**64 - 1, "<Q"), (True, "<i"),
-        (0.1, "<f"), (0.1, "<d"), (math.inf, "<f"), (-math.inf, "<d"), (1e-300, "<f"), (Colour.RED, "<i"),
+        (1, "<b"),
+        (-1, "<b"),
+        (200, "<B"),
+        (True, "<?"),
+        (False, "<?"),
+        (-(2**15), "<h"),
+        (2**16 - 1, "<H"),
+        (-(2**31), "<i"),
+        (2**32 - 1, "<I"),
+        (-(2**63), "<q"),
+        (2**63 - 1, "<q"),
+        (2**64 - 1, "<Q"),
+        (True, "<i"),
+        (0.1, "<f"),
+        (0.1, "<d"),
+        (math.inf, "<f"),
+        (-math.inf, "<d"),
+        (1e-300, "<f"),
+        (Colour.RED, "<i"),
     ],
     ids=repr,
 )
@@ -116,8 +133,14 @@ def test_structures(send):
 @pytest.mark.parametrize(
     ("value", "size"),
     [
-        (ctypes.c_int8(-1), 1), (ctypes.c_uint16(3), 2), (ctypes.c_int32(-5), 4), (ctypes.c_double(0.1), 8),
-        (ctypes.c_bool(True), 1), (ctypes.c_void_p(0x1234), 8), (Choice(x=2.0), 8), ((ctypes.c_float * 4)(1, 2, 3, 4), 16),
+        (ctypes.c_int8(-1), 1),
+        (ctypes.c_uint16(3), 2),
+        (ctypes.c_int32(-5), 4),
+        (ctypes.c_double(0.1), 8),
+        (ctypes.c_bool(True), 1),
+        (ctypes.c_void_p(0x1234), 8),
+        (Choice(x=2.0), 8),
+        ((ctypes.c_float * 4)(1, 2, 3, 4), 16),
         ((ctypes.c_uint8 * 1000)(*[i % 251 for i in range(1000)]), 1000),
     ],
     ids=lambda value: type(value).__name__,
@@ -144,14 +167,37 @@ def test_the_number_of_arguments_is_checked(stream, kernels, n, given):
 @pytest.mark.parametrize(
     ("value", "size", "error"),
     [
-        (256, 1, OverflowError), (-129, 1, OverflowError), (2**16, 2, OverflowError), (2**32, 4, OverflowError),
-        (-(2**31) - 1, 4, OverflowError), (2**64, 8, OverflowError), (-(2**63) - 1, 8, OverflowError),
-        (2**200, 4, OverflowError), (1, 16, TypeError), (1, 24, TypeError), (1e39, 4, OverflowError),
-        (-1e39, 4, OverflowError), (1.0, 2, TypeError), (1.0, 1, TypeError), (1.0, 16, TypeError), (1j, 4, TypeError),
-        (1e300j, 8, OverflowError), (np.float32(1), 8, TypeError), (np.float64(1), 4, TypeError), (np.int64(1), 4, TypeError),
-        (np.float16(1), 4, TypeError), (ctypes.c_int(1), 8, TypeError), (Point(), 16, TypeError), ("1", 4, TypeError),
-        (b"1234", 4, TypeError), (None, 8, TypeError), ([1], 8, TypeError), (np.str_("a"), 4, TypeError),
-        (np.bytes_(b"abcd"), 4, TypeError), (np.datetime64(1, "s"), 8, TypeError), (object(), 8, TypeError),
+        (256, 1, OverflowError),
+        (-129, 1, OverflowError),
+        (2**16, 2, OverflowError),
+        (2**32, 4, OverflowError),
+        (-(2**31) - 1, 4, OverflowError),
+        (2**64, 8, OverflowError),
+        (-(2**63) - 1, 8, OverflowError),
+        (2**200, 4, OverflowError),
+        (1, 16, TypeError),
+        (1, 24, TypeError),
+        (1e39, 4, OverflowError),
+        (-1e39, 4, OverflowError),
+        (1.0, 2, TypeError),
+        (1.0, 1, TypeError),
+        (1.0, 16, TypeError),
+        (1j, 4, TypeError),
+        (1e300j, 8, OverflowError),
+        (np.float32(1), 8, TypeError),
+        (np.float64(1), 4, TypeError),
+        (np.int64(1), 4, TypeError),
+        (np.float16(1), 4, TypeError),
+        (ctypes.c_int(1), 8, TypeError),
+        (Point(), 16, TypeError),
+        ("1", 4, TypeError),
+        (b"1234", 4, TypeError),
+        (None, 8, TypeError),
+        ([1], 8, TypeError),
+        (np.str_("a"), 4, TypeError),
+        (np.bytes_(b"abcd"), 4, TypeError),
+        (np.datetime64(1, "s"), 8, TypeError),
+        (object(), 8, TypeError),
     ],
     ids=lambda value: getattr(value, "__name__", repr(value)[:24]),
 )

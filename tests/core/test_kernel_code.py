@@ -1,11 +1,12 @@
 """The code of a kernel on a device: loading, attributes, occupancy; never inside a capture."""
 
 import pytest
+from ptx_kernels import image, many
+from raw_driver import capturing, current, current_context
+
 from madspace.core.module import Module
 from madspace.core.stream import Stream
 from madspace.errors import CaptureError, ClosedError, DriverError
-from ptx_kernels import image, many
-from raw_driver import capturing, current, current_context
 
 
 def test_dynamic_shared_memory_must_be_allowed_first(device, module, stream):
@@ -88,7 +89,9 @@ def test_the_first_launch_is_refused_in_a_capture_which_goes_on(module, stream, 
     kernel = module["ms_test_fill"]
     with capturing(stream):
         for use in (kernel.launch, kernel.bind):
-            with pytest.raises(CaptureError, match=r"kernel ms_test_fill is not loaded on device 0 yet: call its load\(\)"):
+            with pytest.raises(
+                CaptureError, match=r"kernel ms_test_fill is not loaded on device 0 yet: call its load\(\)"
+            ):
                 use(1, 1, words, 1, 1, stream=stream)
     kernel.load()
     bound = kernel.bind(1, 1, words, 1, 1, stream=stream)
@@ -111,8 +114,13 @@ def test_parameter_sizes(device, n):
 def test_a_closed_module_refuses(module):
     kernel = module["ms_test_fill"]
     module.close()
-    for use in (kernel.load, kernel.attributes, lambda: kernel.param_sizes, lambda: kernel.occupancy(32),
-                lambda: kernel.set_shared_carveout(10)):
+    for use in (
+        kernel.load,
+        kernel.attributes,
+        lambda: kernel.param_sizes,
+        lambda: kernel.occupancy(32),
+        lambda: kernel.set_shared_carveout(10),
+    ):
         with pytest.raises(ClosedError, match="module: expected an open module"):
             use()
 

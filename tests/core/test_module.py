@@ -3,10 +3,11 @@
 import gc
 
 import pytest
+from ptx_kernels import fat_binary, image
+
 from madspace.core.kernel import Kernel
 from madspace.core.module import Module, loaded_images
 from madspace.errors import ClosedError, DriverError, KernelImageError
-from ptx_kernels import fat_binary, image
 
 NAMES = ("ms_test_axpy", "ms_test_copy", "ms_test_fill", "ms_test_spin")
 BROKEN = image(".visible .entry broken()\n{\n    mov.u32 %nowhere, 1;\n    ret;\n}\n")
@@ -15,8 +16,8 @@ BROKEN = image(".visible .entry broken()\n{\n    mov.u32 %nowhere, 1;\n    ret;\
 def test_bytes_paths_and_other_buffers_load(device, kernels_ptx, tmp_path):
     path = tmp_path / "kernels.ptx"
     path.write_bytes(kernels_ptx)
-    for image in (kernels_ptx, bytearray(kernels_ptx), memoryview(kernels_ptx), path, str(path)):
-        assert Module(image).kernel_names == NAMES
+    for given in (kernels_ptx, bytearray(kernels_ptx), memoryview(kernels_ptx), path, str(path)):
+        assert Module(given).kernel_names == NAMES
     assert Module(path).name == str(path)
     assert str(len(kernels_ptx)) in Module(kernels_ptx).name
 
@@ -30,12 +31,16 @@ def test_kernels_are_looked_up_by_name(module):
 
 
 def test_a_name_that_is_not_there_lists_what_is(module):
-    with pytest.raises(KernelImageError, match=r"no kernel named 'other'; there are: ms_test_axpy, ms_test_copy") as caught:
+    with pytest.raises(
+        KernelImageError, match=r"no kernel named 'other'; there are: ms_test_axpy, ms_test_copy"
+    ) as caught:
         module["other"]
     assert isinstance(caught.value, LookupError)
 
 
-@pytest.mark.parametrize("image", [b"nonsense, but long enough to look at" * 10, b".version 8.0\n.nonsense\n"], ids=["bytes", "text"])
+@pytest.mark.parametrize(
+    "image", [b"nonsense, but long enough to look at" * 10, b".version 8.0\n.nonsense\n"], ids=["bytes", "text"]
+)
 def test_what_is_no_image_is_refused(device, image):
     with pytest.raises(DriverError, match="cuLibraryLoadData"):
         Module(image)
@@ -82,7 +87,10 @@ def test_ptx_that_does_not_compile_says_why(device):
 @pytest.mark.parametrize("call", ["cuKernelGetFunction", "cuFuncLoad", "cuKernelGetParamInfo"])
 def test_an_image_that_fails_only_when_it_is_loaded_is_named(fake, device, kernels_ptx, call):
     module = Module(kernels_ptx, name="mine")
-    with fake.failing(call, code=218), pytest.raises(DriverError, match=f"{call}: .*kernel ms_test_fill of mine") as caught:
+    with (
+        fake.failing(call, code=218),
+        pytest.raises(DriverError, match=f"{call}: .*kernel ms_test_fill of mine") as caught,
+    ):
         module["ms_test_fill"].load()
     assert caught.value.code == 218
 
@@ -119,8 +127,12 @@ def test_kernels_keep_their_module(fake, device, kernels_ptx):
 def test_a_closed_module_says_so(module, stream, words):
     kernel = module["ms_test_fill"]
     module.close()
-    for use in (lambda: module["ms_test_fill"], lambda: module.kernel_names, kernel.attributes,
-                lambda: kernel.launch(1, 1, words, 1, 1, stream=stream)):
+    for use in (
+        lambda: module["ms_test_fill"],
+        lambda: module.kernel_names,
+        kernel.attributes,
+        lambda: kernel.launch(1, 1, words, 1, 1, stream=stream),
+    ):
         with pytest.raises(ClosedError, match="module: expected an open module"):
             use()
 
