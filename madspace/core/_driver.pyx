@@ -280,8 +280,8 @@ cdef int stream_is_capturing(CUstream stream) except -1 nogil:
     return status != cydriver.CU_STREAM_CAPTURE_STATUS_NONE
 
 
-# While another stream is captured in global or thread-local mode, allocations, frees and queries on streams outside the
-# capture fail and break it, unless the thread is in relaxed mode for the call.
+# While another stream is captured in global or thread-local mode, allocations, frees, queries and the loading of code
+# outside the capture fail and break it, unless the thread is in relaxed mode for the call.
 cdef inline CUstreamCaptureMode relax() noexcept nogil:
     cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
     raw_exchange_capture_mode(&mode)
@@ -400,7 +400,9 @@ cdef int library_load_data(CUlibrary* library, const void* image, char* log, siz
     options[1] = cydriver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
     values[1] = <void*>log_nbytes
     ready("cuLibraryLoadData")
+    cdef CUstreamCaptureMode mode = relax()
     code[0] = cydriver.cuLibraryLoadData(library, image, options, values, 2, NULL, NULL, 0)
+    raw_exchange_capture_mode(&mode)
     return 0
 
 
@@ -431,7 +433,10 @@ cdef int kernel_get_name(const char** name, CUkernel kernel) except -1 nogil:
 
 cdef int kernel_get_function(CUfunction* function, CUkernel kernel) except -1 nogil:
     ready("cuKernelGetFunction")
-    return check(cydriver.cuKernelGetFunction(function, kernel), "cuKernelGetFunction")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuKernelGetFunction(function, kernel)
+    raw_exchange_capture_mode(&mode)
+    return check(code, "cuKernelGetFunction")
 
 
 cdef int kernel_get_attribute(int* value, CUfunction_attribute attribute, CUkernel kernel,
@@ -450,7 +455,9 @@ cdef int kernel_get_param_size(CUkernel kernel, size_t index, size_t* nbytes) ex
     cdef size_t offset = 0
     cdef CUresult code
     ready("cuKernelGetParamInfo")
+    cdef CUstreamCaptureMode mode = relax()
     code = cydriver.cuKernelGetParamInfo(kernel, index, &offset, nbytes)
+    raw_exchange_capture_mode(&mode)
     if code == cydriver.CUDA_ERROR_INVALID_VALUE:       # past the last one
         return 0
     check(code, "cuKernelGetParamInfo")
@@ -459,7 +466,10 @@ cdef int kernel_get_param_size(CUkernel kernel, size_t index, size_t* nbytes) ex
 
 cdef int func_load(CUfunction function) except -1 nogil:
     ready("cuFuncLoad")
-    return check(cydriver.cuFuncLoad(function), "cuFuncLoad")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuFuncLoad(function)
+    raw_exchange_capture_mode(&mode)
+    return check(code, "cuFuncLoad")
 
 
 cdef int func_set_attribute(CUfunction function, CUfunction_attribute attribute, int value) except -1 nogil:

@@ -6,7 +6,7 @@ from libcpp.vector cimport vector
 
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport (
-    CUdevice, CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstreamCaptureMode,
+    CUdevice, CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchConfig, CUresult,
 )
 
 from madspace.core cimport _driver as drv
@@ -226,9 +226,7 @@ cdef class KernelCode:
 
     cdef CUfunction load_on(self, Device device, Stream stream) except NULL:
         # The driver loads code into a context at its first use, which may wait for running kernels, and tells parameter
-        # sizes in a context only: all of it is done here, and never in a capture. That another stream or thread is
-        # captured does not matter to it, but has to be said.
-        cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
+        # sizes in a context only: all of it is done here, and never in a capture of the stream.
         cdef CUfunction function
         cdef int captured
         cdef int pushed = device.push()
@@ -241,13 +239,7 @@ cdef class KernelCode:
                         cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuFuncLoad",
                         f"kernel {self.name} is not loaded on device {device.id} yet: call its load() before the "
                         "capture")
-            with nogil:
-                drv.thread_exchange_capture_mode(&mode)
-            try:
-                function = self.load_here()
-            finally:
-                with nogil:
-                    drv.thread_exchange_capture_mode(&mode)
+            function = self.load_here()
         finally:
             device.pop(pushed)
         if device.id < CACHED_DEVICES:

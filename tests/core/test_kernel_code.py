@@ -101,9 +101,11 @@ def test_the_first_launch_is_refused_in_a_capture_which_goes_on(module, stream, 
     stream.synchronize()
 
 
-def test_loading_does_not_break_the_capture_of_another_stream(device, module, stream, words):
+def test_loading_does_not_break_the_capture_of_another_stream(device, kernels_ptx, stream, words):
     with capturing(Stream(device)):
+        module = Module(kernels_ptx)
         module["ms_test_fill"].launch(1, 1, words, 1, 1, stream=stream)
+    assert bytes(words.copy_to_host())[:4] == b"\1\0\0\0"
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 16, 64])

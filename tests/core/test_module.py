@@ -157,4 +157,5 @@ def test_each_failure_leaves_nothing(fake, device, kernels_ptx, module, action):
     for name, error in fake.each_failure(actions[action]):
         assert isinstance(error, DriverError), f"the failure of {name} was lost"
         del error
+        kept.clear()
         assert fake.counts() == before, name

@@ -115,6 +115,7 @@ API int cuLibraryLoadData(void** out, const void* code, const int* options, void
                           unsigned) {
   Call call("cuLibraryLoadData", kInit);
   if (call.code) return call.code;
+  if (int code = capture_unsafe()) return call(code);
   std::string image;
   if (!code || !read_image(code, &image)) {
     // Options 5 and 6: the error log of the PTX compiler and its size.
@@ -185,6 +186,7 @@ API int cuFuncGetName(const char** name, void* handle) {
 API int cuKernelGetFunction(void** out, void* handle) {
   KERNEL_CALL(cuKernelGetFunction);
   if (!current()) return call(kInvalidContext);
+  if (int code = capture_unsafe()) return call(code);
   Function*& function = kernel->functions[current()];
   if (!function) {
     function = add(new Function);
@@ -201,6 +203,7 @@ API int cuKernelGetLibrary(void** out, void* handle) {
 }
 API int cuFuncLoad(void* handle) {
   KERNEL_CALL(cuFuncLoad);
+  if (int code = capture_unsafe()) return call(code);
   return call(current() ? kSuccess : kInvalidContext);
 }
 API int cuFuncIsLoaded(int* loaded, void* handle) {
