@@ -90,12 +90,17 @@ def timed(call: Callable[[], Any], repeats: int) -> float:
 
 
 def interleaved(calls: dict[str, Callable[[], float]], rounds: int) -> dict[str, dict[str, float]]:
-    """Measure several things in turn, so that drifts of the machine meet all of them; statistics in microseconds."""
+    """Measure several things in turn, so that drifts of the machine meet all of them; statistics in microseconds.
+
+    Each round begins with another one, so that none always comes behind the same neighbour's mess.
+    """
     samples: dict[str, list[float]] = {name: [] for name in calls}
+    order = list(calls)
     with quiet_interpreter():
-        for _ in range(rounds):
-            for name, call in calls.items():
-                samples[name].append(call() * 1e6)
+        for k in range(rounds):
+            start = k % len(order)
+            for name in order[start:] + order[:start]:
+                samples[name].append(calls[name]() * 1e6)
     return {
         name: {"median": float(np.median(x)), "p05": float(np.quantile(x, 0.05)), "p95": float(np.quantile(x, 0.95))}
         for name, x in samples.items()

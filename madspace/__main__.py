@@ -1,18 +1,54 @@
-"""Command line: ``python -m madspace demo``."""
+"""Command line: ``python -m madspace demo`` and ``python -m madspace info``."""
 
 import argparse
+import os
 import sys
 
-from madspace import demo
+from madspace import demo, info
+from madspace.errors import MadspaceError
+
+# As a shell reports a process that the signal of a broken pipe, or of Ctrl-C, has ended.
+BROKEN_PIPE = 128 + 13
+INTERRUPTED = 128 + 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and return the exit status."""
+    """Run one command and return the exit status.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        Instead of those of the process.
+
+    Returns
+    -------
+    int
+        0 when all is well, 1 when a check or a device call failed, 2 for wrong arguments, 130 after an interrupt, 141
+        when nobody reads the output any more.
+    """
     parser = argparse.ArgumentParser(prog="python -m madspace", description="GPU runtime and phase-space mappings.")
     commands = parser.add_subparsers(dest="command", required=True)
-    demo.add_arguments(commands.add_parser("demo", help="map random numbers to phase space and check the points"))
+    for name, command, purpose in (
+        ("demo", demo, "map random numbers to phase space and check the points"),
+        ("info", info, "print what a bug report needs: versions, driver, devices, kernels, environment"),
+    ):
+        subparser = commands.add_parser(name, help=purpose)
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
     options = parser.parse_args(arguments)
-    return demo.run(options)
+    try:
+        status: int = options.run(options)
+        print(end="", flush=True)  # here, where a broken pipe is expected, and not at exit
+    except BrokenPipeError:
+        # What is still in the buffer would be written at exit, with a message.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except MadspaceError as error:
+        print(f"madspace {options.command}: {error}", file=sys.stderr)
+        return 1
+    return status
 
 
 if __name__ == "__main__":

@@ -14,3 +14,9 @@ cdef int upload(CUdeviceptr dst, const void* src, size_t nbytes, Stream stream) 
 cdef int download(void* dst, CUdeviceptr src, size_t nbytes, Stream stream) except -1
 cdef int copy_on_device(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, Stream stream) except -1
 cdef int clear_on_device(CUdeviceptr dst, size_t nbytes, Stream stream) except -1
+# count elements of itemsize (1, 2, 4, 8 or 16) bytes, each with the bytes of `pattern`.
+cdef int fill_on_device(CUdeviceptr dst, const unsigned char* pattern, size_t itemsize, size_t count,
+                        Stream stream) except -1
+# From any positive strides, in elements, to row-major without gaps.
+cdef int gather_on_device(CUdeviceptr dst, CUdeviceptr src, int ndim, const int64_t* shape, const int64_t* strides,
+                          size_t itemsize, Stream stream) except -1

@@ -3,8 +3,8 @@
 from libc.stdint cimport uint64_t
 
 from cuda.bindings.cydriver cimport (
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUkernel,
-    CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUuuid,
+    CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
+    CUkernel, CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUuuid,
 )
 
 # Start the driver: cuInit, exit and fork guards, raw entry points. Idempotent, thread safe. Needed before the others,
@@ -14,6 +14,7 @@ cdef int raise_code(CUresult code, const char* call) except -1 with gil
 cdef object error_of(CUresult code, str call, str detail)      # the exception, not raised
 
 # devices and contexts
+cdef int driver_get_version(int* version) except -1 nogil      # 13000 for CUDA 13.0
 cdef int device_get(CUdevice* device, int ordinal) except -1 nogil
 cdef int device_get_count(int* count) except -1 nogil
 cdef int device_get_name(char* name, int length, CUdevice device) except -1 nogil
@@ -59,7 +60,13 @@ cdef int memcpy_dtoh_async(void* dst, CUdeviceptr src, size_t nbytes, CUstream s
 cdef int memcpy_dtod_async(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, CUstream stream) except -1 nogil
 cdef int memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
                            size_t nbytes, CUstream stream) except -1 nogil
+cdef int memcpy_2d_async(const CUDA_MEMCPY2D* copy, CUstream stream) except -1 nogil
 cdef int memset_d8_async(CUdeviceptr dst, unsigned char value, size_t nbytes, CUstream stream) except -1 nogil
+cdef int memset_d16_async(CUdeviceptr dst, unsigned short value, size_t n, CUstream stream) except -1 nogil
+cdef int memset_d32_async(CUdeviceptr dst, unsigned int value, size_t n, CUstream stream) except -1 nogil
+# height rows of width words each, `pitch` bytes apart
+cdef int memset_d2d32_async(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height,
+                            CUstream stream) except -1 nogil
 cdef int pointer_get_device(int* ordinal, CUdeviceptr ptr) except -1 nogil
 
 # kernels

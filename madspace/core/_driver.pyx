@@ -7,8 +7,8 @@ from libc.stdint cimport uint64_t
 
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport (
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUkernel,
-    CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
+    CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
+    CUkernel, CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
     CUstreamCaptureMode, CUuuid,
 )
 
@@ -164,6 +164,11 @@ cdef int report(CUresult code, str call) noexcept:
 
 
 # ---- devices and contexts ----
+
+cdef int driver_get_version(int* version) except -1 nogil:
+    ready("cuDriverGetVersion")
+    return check(cydriver.cuDriverGetVersion(version), "cuDriverGetVersion")
+
 
 cdef int device_get(CUdevice* device, int ordinal) except -1 nogil:
     ready("cuDeviceGet")
@@ -377,9 +382,30 @@ cdef int memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr s
         cydriver.cuMemcpyPeerAsync(dst, dst_context, src, src_context, nbytes, stream), "cuMemcpyPeerAsync")
 
 
+cdef int memcpy_2d_async(const CUDA_MEMCPY2D* copy, CUstream stream) except -1 nogil:
+    ready("cuMemcpy2DAsync")
+    return check(cydriver.cuMemcpy2DAsync(copy, stream), "cuMemcpy2DAsync")
+
+
 cdef int memset_d8_async(CUdeviceptr dst, unsigned char value, size_t nbytes, CUstream stream) except -1 nogil:
     ready("cuMemsetD8Async")
     return check(cydriver.cuMemsetD8Async(dst, value, nbytes, stream), "cuMemsetD8Async")
+
+
+cdef int memset_d16_async(CUdeviceptr dst, unsigned short value, size_t n, CUstream stream) except -1 nogil:
+    ready("cuMemsetD16Async")
+    return check(cydriver.cuMemsetD16Async(dst, value, n, stream), "cuMemsetD16Async")
+
+
+cdef int memset_d32_async(CUdeviceptr dst, unsigned int value, size_t n, CUstream stream) except -1 nogil:
+    ready("cuMemsetD32Async")
+    return check(cydriver.cuMemsetD32Async(dst, value, n, stream), "cuMemsetD32Async")
+
+
+cdef int memset_d2d32_async(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height,
+                            CUstream stream) except -1 nogil:
+    ready("cuMemsetD2D32Async")
+    return check(cydriver.cuMemsetD2D32Async(dst, pitch, value, width, height, stream), "cuMemsetD2D32Async")
 
 
 cdef int pointer_get_device(int* ordinal, CUdeviceptr ptr) except -1 nogil:

@@ -3,9 +3,10 @@
 Importing this module puts the table on the type.
 """
 from cpython.pycapsule cimport PyCapsule_New
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t
 
+from madspace.core._attach cimport attach
 from madspace.core._dlpack_abi cimport (
     DEVICE_CPU, DEVICE_CUDA, DLPACK_MAJOR, DLPACK_MINOR, DLTensor, ExchangeTable, ManagedTensor,
 )
@@ -19,9 +20,6 @@ from madspace.core.tensor cimport Tensor, empty_device, empty_host
 
 cdef extern from "Python.h":
     void PyErr_SetObject(object kind, object value)
-    ctypedef struct PyTypeObject:
-        PyObject* tp_dict
-    void PyType_Modified(PyTypeObject* kind)
 
 
 ctypedef void (*SetError)(void*, const char*, const char*) noexcept nogil
@@ -118,6 +116,4 @@ table.borrow = borrow_tensor
 table.current_stream = current_stream
 
 # The class body cannot hold it: its functions need the class.
-cdef PyTypeObject* kind = <PyTypeObject*><void*>Tensor
-(<dict>kind.tp_dict)["__dlpack_c_exchange_api__"] = PyCapsule_New(&table, "dlpack_exchange_api", NULL)
-PyType_Modified(kind)
+attach(Tensor, "__dlpack_c_exchange_api__", PyCapsule_New(&table, "dlpack_exchange_api", NULL))

@@ -10,6 +10,12 @@ from madspace.errors import DriverNotFoundError
 
 cdef extern from "<dlfcn.h>" nogil:
     int RTLD_NOLOAD
+    int RTLD_DI_LINKMAP
+    int dlinfo(void* handle, int request, void* info)
+
+cdef extern from "<link.h>" nogil:
+    cdef struct link_map:
+        const char* l_name
 
 # What the driver's library is known as to the dynamic linker, and hence to everything else in the process.
 cdef str SONAME = "libcuda.so.1"
@@ -66,6 +72,25 @@ cdef int load_library() except -1:
     if missing is not None:
         raise DriverNotFoundError(f"CUDA driver: {missing}; without a driver, pass NumPy arrays to run on the CPU")
     return 0
+
+
+def driver_library():
+    """Find the driver library, loading it where it was not, and tell its path and what is wrong with it.
+
+    Returns
+    -------
+    path : str or None
+        Of the file that the linker found; None where there is none.
+    problem : str or None
+        What is missing and what to do about it; None where nothing is.
+    """
+    cdef str missing = find()
+    cdef link_map* entry = NULL
+    if missing is not None:
+        return None, missing
+    if dlinfo(loaded, RTLD_DI_LINKMAP, &entry) != 0:
+        return None, None
+    return os.fsdecode(<bytes>entry.l_name), None
 
 
 def is_available():

@@ -13,3 +13,7 @@ cdef class Device:
 
 
 cdef Device get_device(int device_id)           # one object per device; initialises the driver; raises
+# For reports: an object outside of the table and without a context, for queries of the device itself alone; and the one
+# in the table, None where there was no get_device() for it yet.
+cdef Device bare_device(int device_id)
+cdef Device known_device(int device_id)

@@ -4,7 +4,7 @@ import _thread
 from cpython.object cimport PyObject, newfunc
 
 from cuda.bindings cimport cydriver
-from cuda.bindings.cydriver cimport CUcontext, CUdevice, CUdevice_attribute, CUuuid
+from cuda.bindings.cydriver cimport CUcontext, CUdevice_attribute, CUuuid
 
 from madspace.core cimport _driver as drv
 
@@ -214,17 +214,22 @@ cdef Device get_device(int device_id):
     return device
 
 
+cdef Device known_device(int device_id):
+    return devices.get(device_id)
+
+
 cdef Device make_device(int device_id):
-    cdef CUdevice handle
-    cdef CUcontext context
-    cdef Device device
+    cdef Device device = bare_device(device_id)
     with nogil:
-        drv.device_get(&handle, device_id)
-        drv.primary_ctx_retain(&context, handle)
-    device = Device.__new__(Device)
+        drv.primary_ctx_retain(&device.context_, device.handle_)
+    return device
+
+
+cdef Device bare_device(int device_id):
+    cdef Device device = Device.__new__(Device)
     device.id = device_id
-    device.handle_ = handle
-    device.context_ = context
+    with nogil:
+        drv.device_get(&device.handle_, device_id)
     return device
 
 

@@ -23,6 +23,8 @@ cdef class Tensor:
     cdef object owner_           # whatever else keeps data_ alive (NumPy array, foreign managed tensor, host block)
     cdef object __weakref__
 
+    # Of the same memory, its first element `offset` elements from this one's.
+    cdef Tensor view(self, int64_t offset, int ndim, const int64_t* shape, const int64_t* strides)
     cdef int64_t count(self) noexcept nogil              # elements
     cdef bint contiguous(self) noexcept nogil
     # Bytes that the elements span: from `low` bytes before data_ (low <= 0), `nbytes` of them.
@@ -38,6 +40,8 @@ cdef class Tensor:
     cdef Tensor host_copy(self)          # compact, in host memory; waits for the device
     cdef Tensor device_copy(self, Device device, Stream stream)     # of a host tensor, or within one device
 
+
+cdef object host_array(Tensor tensor)    # of a host tensor: a NumPy view of its memory
 
 # strides NULL: compact row-major. Exactly one of buffer/owner is given for non-empty tensors.
 cdef Tensor make_tensor(Buffer buffer, object owner, void* data, int32_t device_type, int32_t device_id,

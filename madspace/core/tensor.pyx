@@ -1,23 +1,20 @@
-"""Tensor: a strided array on the host or on a device, and what it hands to other libraries."""
+"""Tensor: a strided array on the host or on a device. What it hands out is in _exports, what sets it in _contents."""
 cimport cython
 
-from cuda.bindings.cydriver cimport CUdeviceptr, CUstream
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
+from cuda.bindings.cydriver cimport CUdeviceptr
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
 from madspace.core._copy cimport copy_on_device, download, strided_copy, upload
-from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA, DLTensor, FLAG_COPIED, FLAG_READ_ONLY
-from madspace.core._dtypes cimport CODE_BFLOAT, CODE_FLOAT8_FIRST, CODE_FLOAT8_LAST, dtype_name, numpy_dtype, typestr_of
+from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA, DLTensor
+from madspace.core._dtypes cimport dtype_name, numpy_dtype
 from madspace.core._foreign cimport Foreign
 from madspace.core._host cimport HostBlock, array_view, host_block
 from madspace.core._index cimport index_layout
 from madspace.core._layout cimport compact_strides, element_count, element_span, is_compact, product_overflows
-from madspace.core._managed cimport new_capsule
+from madspace.core._reshape cimport reshape_layout
 from madspace.core.device cimport Device, get_device
 from madspace.core.memory cimport Buffer, allocate
-from madspace.core.stream cimport Stream, foreign_stream
-
-import importlib
-import operator
+from madspace.core.stream cimport Stream
 
 import numpy as np
 
@@ -124,9 +121,42 @@ cdef class Tensor:
         cdef int64_t strides[MAX_NDIM]
         cdef int64_t offset
         cdef int ndim = index_layout(key, self.ndim_, self.shape_, self.strides_, shape, strides, &offset)
-        return make_tensor(self.buffer_, self.owner_, <char*>self.data_ + offset * (self.bits_ // 8),
-                           self.device_type_, self.device_id_, self.code_, self.bits_, ndim, shape, strides,
-                           self.readonly_)
+        return self.view(offset, ndim, shape, strides)
+
+    def reshape(self, shape):
+        """
+        View the elements, in row-major order, under another shape.
+
+        Parameters
+        ----------
+        shape : int or sequence of int
+            Lengths, at most 8 of them, that make as many elements as there are; one may be -1 and follows from the
+            others.
+
+        Returns
+        -------
+        Tensor, shape `shape`
+            Shares the memory; read-only where the tensor is.
+
+        Raises
+        ------
+        ShapeError
+            If `shape` makes another number of elements, or if no strides describe it in the same memory: `copy` first.
+
+        Notes
+        -----
+        Nothing is copied or waited for, on the host and on a device alike.
+
+        Examples
+        --------
+        >>> import madspace
+        >>> madspace.zeros((2, 6)).reshape((3, -1)).shape
+        (3, 4)
+        """
+        cdef int64_t lengths[MAX_NDIM]
+        cdef int64_t strides[MAX_NDIM]
+        cdef int ndim = reshape_layout(shape, self.ndim_, self.shape_, self.strides_, lengths, strides)
+        return self.view(0, ndim, lengths, strides)
 
     def __repr__(self):
         where = "cpu" if self.device_type_ == DEVICE_CPU else f"cuda:{self.device_id_}"
@@ -158,30 +188,6 @@ cdef class Tensor:
         cdef Tensor source = self if self.device_type_ == DEVICE_CPU else self.host_copy()
         return host_array(source)
 
-    def torch(self):
-        """
-        Give the tensor to torch, without a copy.
-
-        Returns
-        -------
-        torch.Tensor, shape, dtype and device as this tensor's
-            Shares the memory. torch has no read-only tensors: writing to one made of a read-only tensor is an error
-            that nobody reports.
-
-        Raises
-        ------
-        ImportError
-            If torch is not installed.
-        BufferError
-            If a stride is negative.
-
-        Notes
-        -----
-        Asynchronous: torch's current stream waits, on the device, for the last write.
-        """
-        # Asked for by name; nothing else here depends on it.
-        return importlib.import_module("torch").from_dlpack(self)
-
     def __array__(self, dtype=None, copy=None):
         if self.device_type_ != DEVICE_CPU:
             raise TypeError(f"a tensor on cuda:{self.device_id_} is not converted implicitly: call numpy(), "
@@ -193,117 +199,10 @@ cdef class Tensor:
             return array.astype(dtype)
         return array.copy() if copy else array
 
-    @property
-    def __cuda_array_interface__(self):
-        """Version 3, with the stream that the last write is ordered on; device memory of NumPy's own types alone."""
-        if self.device_type_ != DEVICE_CUDA:
-            raise AttributeError("__cuda_array_interface__: expected device memory, got a tensor on the cpu")
-        if self.code_ == CODE_BFLOAT or CODE_FLOAT8_FIRST <= self.code_ <= CODE_FLOAT8_LAST:
-            raise AttributeError(f"__cuda_array_interface__ has no word for {dtype_name(self.code_, self.bits_)}: "
-                                 "use __dlpack__")
-        cdef Stream stream = self.work_stream()
-        self.before(stream, False)
-        cdef int itemsize = self.bits_ // 8
-        strides = None
-        if not self.contiguous():
-            strides = tuple([self.strides_[i] * itemsize for i in range(self.ndim_)])
-        return {
-            "shape": self.shape,
-            "strides": strides,
-            "typestr": typestr_of(self.code_, self.bits_),
-            "data": (<uintptr_t>self.data_, self.readonly_),
-            "version": 3,
-            "stream": <uintptr_t>stream.handle_,
-        }
-
-    def __dlpack_device__(self):
-        """Give DLPack's device pair: (1, 0) on the host, (2, ordinal) on a device."""
-        return self.device_type_, self.device_id_
-
-    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """
-        Export as a DLPack capsule.
-
-        Parameters
-        ----------
-        stream : int, optional
-            The consumer's stream, which waits on the device for the last write: 1 the legacy default, 2 the
-            per-thread default, above 2 a handle, -1 for no ordering. None means 1. On the host None alone.
-        max_version : (int, int), optional
-            Newest DLPack version that the consumer reads. None or a major of 0 gives the old structure.
-        dl_device : (int, int), optional
-            Where the export must lie: the tensor's own device, or (1, 0) for a copy on the host, for which the call
-            waits.
-        copy : bool, optional
-            True: always a copy. False: never. None: only where `dl_device` needs it.
-
-        Raises
-        ------
-        BufferError
-            For a negative stride, a `dl_device` that is neither of these, or a read-only tensor in the old structure.
-        ValueError
-            For a `stream` that is 0, below -1 or given for the host, and for ``copy=False`` where a copy is needed.
-
-        Notes
-        -----
-        Asynchronous but for a device's copy on the host. When the capsule's tensor is deleted the consumer's stream
-        is noted as a user, and the memory is reused only behind its work.
-        """
-        cdef Tensor source = self
-        cdef Stream consumer = None
-        cdef bint versioned = max_version is not None and max_version[0] >= 1
-        cdef uint64_t flags = 0
-        own = (self.device_type_, self.device_id_)
-        target = own if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
-        if target != own and target != (DEVICE_CPU, 0):
-            raise BufferError(f"dl_device: expected {own} or (1, 0), got {target}")
-        to_host = target != own
-        if to_host and copy is not None and not copy:
-            raise ValueError(f"copy: expected None or True for an export from {own} to the host, got False")
-        if target[0] == DEVICE_CPU:
-            if stream is not None:
-                raise ValueError(f"stream: expected None for an export on the host, got {stream!r}")
-        else:
-            consumer = consumer_stream(self, stream)
-        if to_host or copy:
-            source = self.host_copy() if consumer is None and target[0] == DEVICE_CPU else (
-                self.device_copy(get_device(self.device_id_), consumer or self.work_stream()))
-            flags = FLAG_COPIED
-        return export_capsule(source, consumer, versioned, flags)
-
-    def copy_from(self, array, *, stream=None):
-        """
-        Overwrite the elements with those of another array.
-
-        Parameters
-        ----------
-        array : array_like, shape and dtype as the tensor's
-            Anything that `asarray` takes, on the host or on the same device.
-        stream : Stream or int, optional
-            Stream of the device work; `Tensor.stream` where it is left out. Unused between host arrays.
-
-        Returns
-        -------
-        Tensor
-            This tensor.
-
-        Raises
-        ------
-        ShapeError, DTypeError
-            If `array` differs in shape or dtype, or the tensor or a source on the device is not contiguous.
-        DeviceMismatchError
-            If `array` lies on another device.
-        ValueError
-            If the tensor is read-only.
-
-        Notes
-        -----
-        Between tensors of one device the copy is asynchronous. From host memory to a device the call **waits** until
-        the host memory may be reused, from a device to the host until the data is there.
-        """
-        from madspace.core.creation import _refill      # it stands on this module
-        _refill(self, array, stream)
-        return self
+    cdef Tensor view(self, int64_t offset, int ndim, const int64_t* shape, const int64_t* strides):
+        return make_tensor(self.buffer_, self.owner_, <char*>self.data_ + offset * (self.bits_ // 8),
+                           self.device_type_, self.device_id_, self.code_, self.bits_, ndim, shape, strides,
+                           self.readonly_)
 
     cdef int64_t count(self) noexcept nogil:
         return element_count(self.ndim_, self.shape_)
@@ -411,30 +310,6 @@ cdef object host_array(Tensor tensor):
                       tensor.readonly_)
 
 
-cdef Stream consumer_stream(Tensor tensor, object stream):
-    cdef Stream consumer
-    handle = 1 if stream is None else operator.index(stream)
-    if handle == 0 or handle < -1:
-        raise ValueError("stream: expected -1, 1, 2, a handle or None "
-                         f"(0 does not tell the legacy from the per-thread default stream), got {handle}")
-    if handle == -1:
-        return None
-    consumer = foreign_stream(get_device(tensor.device_id_), <CUstream><uintptr_t>handle, None)
-    return consumer
-
-
-cdef object export_capsule(Tensor tensor, Stream consumer, bint versioned, uint64_t flags):
-    cdef DLTensor view
-    tensor.describe(&view)
-    if tensor.readonly_:
-        if not versioned:
-            raise BufferError("max_version: expected at least (1, 0) for a read-only tensor, got an older version")
-        flags |= FLAG_READ_ONLY
-    if consumer is not None:
-        tensor.before(consumer, not tensor.readonly_)
-    return new_capsule(&view, tensor, flags, versioned, tensor.memory(), consumer)
-
-
 cdef int refuse_shape(int ndim, const int64_t* shape) except -1:
     lengths = tuple([shape[i] for i in range(ndim)])
     raise ShapeError(f"shape: expected lengths of 0 and more that make fewer than 2**63 bytes, got {lengths}")
@@ -486,3 +361,7 @@ cdef Tensor empty_host(uint8_t code, uint8_t bits, int ndim, const int64_t* shap
 cdef Tensor empty_device(Device device, Stream stream, uint8_t code, uint8_t bits, int ndim, const int64_t* shape):
     cdef Buffer buffer = allocate(device, bytes_of(bits, ndim, shape), stream)
     return make_tensor(buffer, None, <void*>buffer.ptr_, DEVICE_CUDA, device.id, code, bits, ndim, shape, NULL, False)
+
+
+# The rest of the class: its modules need the type, so they come last.
+from madspace.core import _contents, _exports  # no-cython-lint: they put their methods on Tensor

@@ -57,6 +57,69 @@ template <class T> static int fill(Call& call, uint64_t to, T value, size_t n, v
   }));
 }
 
+struct Rows {
+  uint64_t address;
+  size_t pitch;
+};
+// One call of a two-dimensional copy or fill is one piece of work; each row is checked as a range of its own.
+static bool rows_in_bounds(Rows rows, size_t width, size_t height) {
+  uint64_t last = rows.address + (height - 1) * rows.pitch;
+  return is_device(rows.address) && memory_at(last) == memory_at(rows.address) && in_bounds(last, width);
+}
+static int copy_rows(Call& call, Rows to, Rows from, size_t width, size_t height, void* handle) {
+  if (call.code) return call.code;
+  Stream* stream = find_stream(handle);
+  if (!stream) return call(kInvalidHandle);
+  if (to.pitch < width || from.pitch < width || to.pitch > 0x7fffffff || from.pitch > 0x7fffffff)
+    return call(kInvalidValue);
+  if (!width || !height) return call.code;
+  if (!rows_in_bounds(to, width, height) || !rows_in_bounds(from, width, height)) {
+    fault("two-dimensional copy with an address that is no device memory, or past its end");
+    return call(kInvalidValue);
+  }
+  return call(submit(stream, 1, [=] {
+    for (size_t i = 0; i < height; i++) {
+      uint64_t target = to.address + i * to.pitch, source = from.address + i * from.pitch;
+      touch(target, width, "a copy's destination");
+      touch(source, width, "a copy's source");
+      std::memcpy(reinterpret_cast<char*>(target), reinterpret_cast<char*>(source), width);
+    }
+  }));
+}
+static int fill_rows(Call& call, Rows to, unsigned value, size_t width, size_t height, void* handle) {
+  if (call.code) return call.code;
+  Stream* stream = find_stream(handle);
+  if (!stream) return call(kInvalidHandle);
+  if (to.address % sizeof value || to.pitch % sizeof value || (height > 1 && to.pitch < width * sizeof value))
+    return call(kInvalidValue);
+  if (!width || !height) return call.code;
+  if (!rows_in_bounds(to, width * sizeof value, height)) {
+    fault("two-dimensional fill of an address that is no device memory, or past its end");
+    return call(kInvalidValue);
+  }
+  return call(submit(stream, 2, [=] {
+    for (size_t i = 0; i < height; i++) {
+      uint64_t row = to.address + i * to.pitch;
+      touch(row, width * sizeof value, "a fill");
+      for (size_t j = 0; j < width; j++) reinterpret_cast<unsigned*>(row)[j] = value;
+    }
+  }));
+}
+
+// CUDA_MEMCPY2D: kinds of memory are 1 host, 2 device, 3 array.
+struct Side2D {
+  size_t x, y;
+  int kind;
+  void* host;
+  uint64_t device;
+  void* array;
+  size_t pitch;
+};
+struct Copy2D {
+  Side2D from, to;
+  size_t width, height;
+};
+
 static void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 static uint64_t address(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
@@ -114,6 +177,17 @@ API int cuMemcpyDtoH_v2(void* target, uint64_t from, size_t size) {
 }
 ALIAS(int, cuMemcpyDtoH, cuMemcpyDtoH_v2);
 
+// Between device memory alone, from the first byte on.
+API int cuMemcpy2DAsync_v2(const Copy2D* c, void* stream) {
+  Call call("cuMemcpy2DAsync", kCurrent,
+            {{"dst", pointer(c->to.device)}, {"src", pointer(c->from.device)}, {"width", c->width},
+             {"height", c->height}, {"stream", stream}});
+  if (!call.code && (c->from.kind != 2 || c->to.kind != 2 || c->from.x || c->from.y || c->to.x || c->to.y))
+    return call(kInvalidValue);
+  return copy_rows(call, {c->to.device, c->to.pitch}, {c->from.device, c->from.pitch}, c->width, c->height, stream);
+}
+ALIAS(int, cuMemcpy2DAsync, cuMemcpy2DAsync_v2);
+
 #define FILL_CALL(name) Call call(name, kCurrent, {{"dst", pointer(to)}, {"n", n}, {"stream", stream}})
 API int cuMemsetD8Async(uint64_t to, unsigned char value, size_t n, void* stream) {
   FILL_CALL("cuMemsetD8Async");
@@ -126,6 +200,11 @@ API int cuMemsetD16Async(uint64_t to, unsigned short value, size_t n, void* stre
 API int cuMemsetD32Async(uint64_t to, unsigned value, size_t n, void* stream) {
   FILL_CALL("cuMemsetD32Async");
   return fill(call, to, value, n, stream);
+}
+API int cuMemsetD2D32Async(uint64_t to, size_t pitch, unsigned value, size_t width, size_t height, void* stream) {
+  size_t n = width * height;
+  FILL_CALL("cuMemsetD2D32Async");
+  return fill_rows(call, {to, pitch}, value, width, height, stream);
 }
 
 static int pointer_attribute(void* out, int attribute, uint64_t at) {
