@@ -13,6 +13,7 @@ from madspace.core.memory import Buffer, MemoryPool
 from madspace.core.module import Module, preload
 from madspace.core.stream import Stream
 from madspace.core.tensor import Tensor
+from madspace.core.workspace import Workspace, WorkspaceLayout
 from madspace.cpu._lanes import get_num_threads, set_num_threads
 from madspace.errors import (
     CaptureError,
@@ -65,7 +66,9 @@ __all__ = [
     "Stream",
     "TPropagatorMapping",
     "Tensor",
+    "Workspace",
     "WorkspaceError",
+    "WorkspaceLayout",
     "asarray",
     "compile",
     "compile_image",

@@ -8,7 +8,7 @@ import fake_driver
 fake = fake_driver.Fake(os.environ["MADSPACE_DRIVER_LIBRARY"])
 atexit.register(lambda: (time.sleep(0.05), fake.deinitialise()))
 import madspace
-from madspace import Buffer, Device, Event, MemoryPool, Stream
+from madspace import Buffer, Device, Event, MemoryPool, Stream, Workspace
 from madspace.errors import DriverError, ForkError
 device = Device(0)
 """
@@ -18,6 +18,9 @@ stream.record(event)
 buffers = [device.pool.allocate(100), pool.allocate(200, stream=stream)]
 other = Stream()
 buffers[0].fill(1, stream=other)
+workspace = Workspace(100, stream=stream)
+workspace.before(other)
+workspace.after(other)
 """
 STATES = {
     "nothing started": "",

@@ -37,6 +37,8 @@ cdef int stream_synchronize(CUstream stream) except -1 nogil
 cdef int stream_query(CUstream stream) except -1 nogil              # 1 all done, 0 not yet
 cdef int stream_wait_event(CUstream stream, CUevent event) except -1 nogil
 cdef int stream_is_capturing(CUstream stream) except -1 nogil       # 1 also for a broken capture
+# The CUstreamCaptureStatus; id: of the capture while it goes on (unique in the process), else 0.
+cdef int stream_get_capture_info(CUstream stream, uint64_t* id) except -1 nogil
 
 # events
 cdef int event_create(CUevent* event, unsigned int flags) except -1 nogil

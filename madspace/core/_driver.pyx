@@ -35,6 +35,9 @@ ctypedef CUresult (*event_record_fn)(CUevent, CUstream) noexcept nogil
 ctypedef CUresult (*wait_fn)(CUstream, CUevent, unsigned int) noexcept nogil
 ctypedef CUresult (*stream_fn)(CUstream) noexcept nogil
 ctypedef CUresult (*capturing_fn)(CUstream, cydriver.CUstreamCaptureStatus*) noexcept nogil
+ctypedef CUresult (*capture_info_fn)(
+    CUstream, cydriver.CUstreamCaptureStatus*, uint64_t*, cydriver.CUgraph*, const cydriver.CUgraphNode**,
+    const cydriver.CUgraphEdgeData**, size_t*) noexcept nogil
 ctypedef CUresult (*capture_mode_fn)(CUstreamCaptureMode*) noexcept nogil
 ctypedef CUresult (*pool_fn)(CUmemoryPool) noexcept nogil
 ctypedef CUresult (*library_fn)(CUlibrary) noexcept nogil
@@ -50,6 +53,7 @@ cdef event_record_fn raw_event_record
 cdef wait_fn raw_stream_wait_event
 cdef stream_fn raw_stream_destroy
 cdef capturing_fn raw_stream_is_capturing
+cdef capture_info_fn raw_stream_get_capture_info
 cdef capture_mode_fn raw_exchange_capture_mode
 cdef pool_fn raw_mem_pool_destroy
 cdef library_fn raw_library_unload
@@ -103,6 +107,7 @@ cdef int start_driver() except -1:
     resolve("cuStreamWaitEvent", <void**>&raw_stream_wait_event)
     resolve("cuStreamDestroy", <void**>&raw_stream_destroy)
     resolve("cuStreamIsCapturing", <void**>&raw_stream_is_capturing)
+    resolve("cuStreamGetCaptureInfo", <void**>&raw_stream_get_capture_info)
     resolve("cuThreadExchangeStreamCaptureMode", <void**>&raw_exchange_capture_mode)
     resolve("cuMemPoolDestroy", <void**>&raw_mem_pool_destroy)
     resolve("cuLibraryUnload", <void**>&raw_library_unload)
@@ -283,6 +288,16 @@ cdef int stream_is_capturing(CUstream stream) except -1 nogil:
     ready("cuStreamIsCapturing")
     check(raw_stream_is_capturing(stream, &status), "cuStreamIsCapturing")
     return status != cydriver.CU_STREAM_CAPTURE_STATUS_NONE
+
+
+cdef int stream_get_capture_info(CUstream stream, uint64_t* id) except -1 nogil:
+    cdef cydriver.CUstreamCaptureStatus status = cydriver.CU_STREAM_CAPTURE_STATUS_NONE
+    ready("cuStreamGetCaptureInfo")
+    id[0] = 0
+    check(raw_stream_get_capture_info(stream, &status, id, NULL, NULL, NULL, NULL), "cuStreamGetCaptureInfo")
+    if status != cydriver.CU_STREAM_CAPTURE_STATUS_ACTIVE:
+        id[0] = 0       # only then it means something
+    return status
 
 
 # While another stream is captured in global or thread-local mode, allocations, frees, queries and the loading of code

@@ -70,14 +70,14 @@ stream.synchronize()
 def test_a_forked_child_drops_things_silently(run_python):
     done = run_python(START + OBJECTS + FORK + """
 def child():
-    global stream, event, pool
+    global stream, event, pool, workspace
     buffers.clear()
-    stream = event = pool = None
+    stream = event = pool = workspace = None
     gc.collect()
 print(in_child(child))
 print(fake.counts()["device_memory"])
 """, timeout=20)
-    assert (done.stdout, done.stderr) == ("0\n2\n", "")
+    assert (done.stdout, done.stderr) == ("0\n3\n", "")
     assert done.faults == []
 
 

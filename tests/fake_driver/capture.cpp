@@ -129,6 +129,7 @@ API int cuStreamIsCapturing(void* handle, int* status) {
   return call.code;
 }
 static int capture_info(Call& call, Stream* stream, int* status, unsigned long long* id, void** graph) {
+  if (stream == legacy_stream(stream->context) && context_captures(stream->context)) return call(kCaptureImplicit);
   *status = capture_status(stream);
   if (stream->capture && id) *id = stream->capture->id;
   if (stream->capture && graph) *graph = stream->capture->graph;
