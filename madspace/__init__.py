@@ -3,11 +3,14 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from madspace.core._library import is_available
+from madspace.core.binding import BoundKernel
+from madspace.core.compiler import compile, compile_image, get_include
 from madspace.core.creation import asarray, empty, from_dlpack, zeros
 from madspace.core.device import Device, device_count
 from madspace.core.event import Event
+from madspace.core.kernel import Kernel
 from madspace.core.memory import Buffer, MemoryPool
-from madspace.core.module import Kernel, Module, preload
+from madspace.core.module import Module, preload
 from madspace.core.stream import Stream
 from madspace.core.tensor import Tensor
 from madspace.core.workspace import Workspace, WorkspaceLayout
@@ -15,6 +18,7 @@ from madspace.cpu._lanes import get_num_threads, set_num_threads
 from madspace.errors import (
     CaptureError,
     ClosedError,
+    CompileError,
     DeviceMismatchError,
     DriverError,
     DriverNotFoundError,
@@ -37,9 +41,11 @@ except PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "BoundKernel",
     "Buffer",
     "CaptureError",
     "ClosedError",
+    "CompileError",
     "DTypeError",
     "Device",
     "DeviceMismatchError",
@@ -64,9 +70,12 @@ __all__ = [
     "WorkspaceError",
     "WorkspaceLayout",
     "asarray",
+    "compile",
+    "compile_image",
     "device_count",
     "empty",
     "from_dlpack",
+    "get_include",
     "get_num_threads",
     "is_available",
     "preload",

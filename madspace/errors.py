@@ -7,6 +7,7 @@ The tree has one root, `MadspaceError`. Each class also derives from the built-i
 __all__ = [
     "CaptureError",
     "ClosedError",
+    "CompileError",
     "DTypeError",
     "DeviceMismatchError",
     "DriverError",
@@ -102,6 +103,27 @@ class KernelImageError(MadspaceError, LookupError):
     """No kernel image, or no kernel of that name, fits the device. The message lists what there is."""
 
 
+class CompileError(MadspaceError, RuntimeError):
+    """Source code could not be compiled at run time.
+
+    Parameters
+    ----------
+    message : str
+        The whole text, as shown.
+    log : str
+        What the compiler wrote, empty where it was not reached.
+
+    Attributes
+    ----------
+    log
+        As given.
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
+
+
 OUT_OF_MEMORY = 2
 CAPTURE_CODES = range(900, 909)
 # After these the context answers every call with the same code until the process ends.
@@ -147,6 +169,7 @@ _HINTS = {
     906: "the legacy default stream takes part implicitly; use a non-blocking stream",
     907: "the event was recorded inside a capture and means nothing outside it",
     908: "the capture must end in the thread in which it began",
+    912: "clusters of more than 8 blocks must be allowed for the kernel, and the device must have them",
 }
 
 

@@ -30,7 +30,19 @@ def _installed(name):
     return lambda: importlib.util.find_spec(name) is not None
 
 
+def _nvrtc():
+    from madspace.core import _nvrtc
+    from madspace.errors import CompileError
+
+    try:
+        _nvrtc.find()
+    except CompileError:
+        return False
+    return True
+
+
 CAPABILITIES = {
+    "nvrtc": _nvrtc,
     "torch": _installed("torch"),
     "cupy": _installed("cupy"),
     "jax": _installed("jax"),
@@ -184,6 +196,22 @@ def block(device):
 def kernels_ptx():
     """Return the image of the kernels that are described at its top."""
     return (TESTS / "kernels.ptx").read_bytes()
+
+
+@pytest.fixture
+def module(device, kernels_ptx):
+    """Return the module of these kernels."""
+    from madspace.core.module import Module
+
+    return Module(kernels_ptx)
+
+
+@pytest.fixture
+def words(device, stream):
+    """Return a buffer of 1024 uint32, zero, on its stream."""
+    buffer = device.pool.allocate(4096, stream=stream)
+    buffer.fill(0)
+    return buffer
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""No public names: the conversion of arguments is for Kernel.launch()."""
+"""No public names: the conversion of arguments is for Kernel and BoundKernel."""

@@ -1,11 +1,18 @@
 """Python values as kernel parameters, checked against the sizes that the kernel declares."""
 import ctypes
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
+from cpython.long cimport PyLong_CheckExact
+from cpython.object cimport PyObject
+from libc.math cimport isinf
 from libc.stdint cimport uint64_t, uintptr_t
 from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
+from madspace.core._dlpack_abi cimport DEVICE_CUDA
 from madspace.core.device cimport Device, get_device
+from madspace.core.dlpack cimport import_array
 from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor
@@ -14,120 +21,215 @@ import numpy as np
 
 from madspace.errors import DeviceMismatchError, ShapeError
 
-cdef enum:
-    DEVICE_CUDA = 2     # DLPack's code
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
+    unsigned long long PyLong_AsUnsignedLongLong(object number) except? <unsigned long long>-1
+    PyObject** PySequence_Fast_ITEMS(object sequence)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object sequence)
+
 
 cdef tuple CTYPES = (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._Pointer)
+cdef type Scalar = np.generic
+# Numbers, structures, and the types of ml_dtypes, whose kind is that of structures; no text, no dates, no objects.
+cdef str SCALAR_KINDS = "biufcV"
+# NumPy's own numbers: always in native byte order, and quicker by the buffer protocol, which ml_dtypes' types lack.
+cdef set NUMBERS = {np.dtype(code).type for code in "?bBhHiIlLqQefdFD"}
 
 
-cdef class Arguments:
-    cdef int lay_out(self, tuple args, const vector[size_t]& sizes, str kernel, Device device) except -1:
-        cdef size_t i
-        cdef size_t n = len(args)
-        if n != sizes.size():
-            raise ShapeError(f"args: kernel {kernel} takes {sizes.size()} parameters, got {n}")
-        self.words.resize(n)
-        self.pointers.resize(n)
-        for i in range(n):
-            self.pointers[i] = &self.words[i]
-            self.convert(args[i], sizes[i], i, device)
+cdef size_t words_of(size_t nbytes) noexcept nogil:
+    return (nbytes + sizeof(uint64_t) - 1) // sizeof(uint64_t)
+
+
+cdef object lay_out(tuple args, const vector[size_t]& sizes, str kernel, Stream stream, uint64_t* words, void** params,
+                    Py_ssize_t* n_memory):
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n = len(args)
+    cdef object taken = args
+    cdef object memory
+    if <size_t>n != sizes.size():
+        raise ShapeError(f"args: kernel {kernel} takes {sizes.size()} parameters, got {n}")
+    n_memory[0] = 0
+    for i in range(n):
+        params[i] = words
+        memory = write_argument(words, args[i], sizes[i], i, stream)
+        words += words_of(sizes[i])
+        if memory is not None:
+            n_memory[0] += 1
+            if memory is not args[i]:
+                if taken is args:
+                    taken = list(args)
+                (<list>taken)[i] = memory
+    return taken
+
+
+cdef object write_argument(void* place, object arg, size_t size, Py_ssize_t index, Stream stream):
+    cdef double number
+    if PyLong_CheckExact(arg):
+        write_int(place, arg, size, index)
+    elif type(arg) is Buffer or type(arg) is Tensor:
+        return write_address(place, arg, size, index, stream.device)
+    elif PyFloat_CheckExact(arg):
+        number = PyFloat_AS_DOUBLE(arg)
+        write_reals(place, &number, 1, size, index, arg)
+    else:
+        return write_other(place, arg, size, index, stream)
+    return None
+
+
+cdef object write_other(void* place, object arg, size_t size, Py_ssize_t index, Stream stream):
+    cdef double numbers[2]
+    # First what looks like an int, a float or a complex but says which one: numpy.float64 is a float as well.
+    if isinstance(arg, Scalar):
+        write_scalar(place, arg, size, index)
+    elif isinstance(arg, CTYPES):
+        write_bytes(place, arg, size, index)
+    elif isinstance(arg, int):
+        write_int(place, int(arg), size, index)
+    elif isinstance(arg, (float, complex)):
+        numbers[0], numbers[1] = arg.real, arg.imag
+        write_reals(place, numbers, 2 if isinstance(arg, complex) else 1, size, index, arg)
+    elif isinstance(arg, (Buffer, Tensor)):
+        return write_address(place, arg, size, index, stream.device)
+    elif hasattr(type(arg), "__dlpack__") or hasattr(arg, "__cuda_array_interface__"):
+        return write_address(place, import_array(arg, stream, f"args[{index}]"), size, index, stream.device)
+    else:
+        raise TypeError(
+            f"args[{index}]: expected an int, a float, a complex, a NumPy scalar, a ctypes object, a Buffer, a Tensor "
+            f"or an array on the device, got {type(arg).__name__}")
+    return None
+
+
+cdef int write_int(void* place, object arg, size_t size, Py_ssize_t index) except -1:
+    # Signed or unsigned is not known here: the union of both ranges is taken.
+    cdef int overflow
+    cdef uint64_t word
+    cdef long long number
+    if size != 8 and size != 4 and size != 2 and size != 1:
+        raise TypeError(
+            f"args[{index}]: expected {size} bytes, the kernel's parameter, got an int, which has 1, 2, 4 or 8")
+    number = PyLong_AsLongLongAndOverflow(arg, &overflow)
+    if size == 8:
+        if overflow < 0 or (overflow > 0 and arg > 0xFFFFFFFFFFFFFFFF):
+            raise OverflowError(f"args[{index}]: expected an int of 8 bytes, got {arg}")
+        word = PyLong_AsUnsignedLongLong(arg) if overflow > 0 else <uint64_t>number
+    else:
+        if overflow != 0 or number >= (1LL << (8 * size)) or number < -(1LL << (8 * size - 1)):
+            raise OverflowError(f"args[{index}]: expected an int of {size} bytes, got {arg}")
+        word = <uint64_t>number
+    memcpy(place, &word, size)          # its low bytes: CUDA hosts are little-endian
+    return 0
+
+
+cdef int write_reals(void* place, const double* numbers, size_t n, size_t size, Py_ssize_t index,
+                     object arg) except -1:
+    cdef float narrow[2]
+    cdef size_t i
+    if size == n * sizeof(double):
+        memcpy(place, numbers, size)
         return 0
-
-    cdef int convert(self, object arg, size_t size, size_t index, Device device) except -1:
-        cdef double as_double
-        cdef float as_float
-        cdef uint64_t address
-        if isinstance(arg, (Buffer, Tensor)):
-            address = address_of(arg, index, device)
-            expect_size(size, sizeof(address), index, arg)
-            self.words[index] = address
-            if self.memory is None:
-                self.memory = []
-            self.memory.append(arg)
-        elif isinstance(arg, np.generic):
-            self.keep(arg.tobytes(), size, index, arg)
-        elif isinstance(arg, CTYPES):
-            self.keep(memoryview(arg).tobytes(), size, index, arg)
-        elif isinstance(arg, float):
-            if size == sizeof(float):
-                as_float = arg
-                memcpy(&self.words[index], &as_float, sizeof(float))
-            else:
-                expect_size(size, sizeof(double), index, arg)
-                as_double = arg
-                memcpy(&self.words[index], &as_double, sizeof(double))
-        elif isinstance(arg, int):
-            self.words[index] = word_of(arg, size, index)
-        else:
-            raise TypeError(
-                f"args[{index}]: expected an int, a float, a NumPy scalar, a ctypes object, a Tensor or a Buffer, "
-                f"got {type(arg).__name__}")
-        return 0
-
-    cdef int keep(self, bytes value, size_t size, size_t index, object arg) except -1:
-        expect_size(size, len(value), index, arg)
-        if self.kept is None:
-            self.kept = []
-        self.kept.append(value)
-        self.pointers[index] = <void*><char*>value
-        return 0
-
-    cdef int before(self, Stream stream) except -1:
-        if self.memory is not None:
-            for arg in self.memory:
-                if isinstance(arg, Buffer):
-                    (<Buffer>arg).before(stream, True)
-                else:
-                    (<Tensor>arg).before(stream, not (<Tensor>arg).readonly_)
-        return 0
-
-    cdef int after(self, Stream stream) except -1:
-        if self.memory is not None:
-            for arg in self.memory:
-                if isinstance(arg, Buffer):
-                    (<Buffer>arg).after(stream, True)
-                else:
-                    (<Tensor>arg).after(stream, not (<Tensor>arg).readonly_)
-        return 0
+    if size != n * sizeof(float):
+        raise TypeError(
+            f"args[{index}]: expected {size} bytes, the kernel's parameter, got a {type(arg).__name__}, which has "
+            f"{n * sizeof(float)} or {n * sizeof(double)}; numpy.float16 and ml_dtypes.bfloat16 have 2")
+    for i in range(n):
+        narrow[i] = <float>numbers[i]
+        if isinf(narrow[i]) and not isinf(numbers[i]):
+            raise OverflowError(f"args[{index}]: expected a {type(arg).__name__} of {size} bytes, got {arg}")
+    memcpy(place, narrow, size)
+    return 0
 
 
-cdef int expect_size(size_t size, size_t got, size_t index, object arg) except -1:
+cdef int write_scalar(void* place, object arg, size_t size, Py_ssize_t index) except -1:
+    cdef bytes value
+    if type(arg) in NUMBERS:
+        return write_bytes(place, arg, size, index)
+    check_scalar(arg.dtype, index)
+    value = arg.tobytes()
+    expect_size(size, len(value), index, arg)
+    memcpy(place, <const char*>value, size)
+    return 0
+
+
+cdef int check_scalar(object dtype, Py_ssize_t index) except -1:
+    if dtype.kind not in SCALAR_KINDS or dtype.hasobject:
+        raise TypeError(f"args[{index}]: expected a number or a structure of numbers, got a NumPy scalar of {dtype}")
+    if not all(field[0].isnative for field in (dtype.fields or {"": (dtype,)}).values()):
+        raise TypeError(f"args[{index}]: expected native byte order, got a NumPy scalar of {dtype}")
+    return 0
+
+
+cdef int write_bytes(void* place, object arg, size_t size, Py_ssize_t index) except -1:
+    cdef Py_buffer view
+    PyObject_GetBuffer(arg, &view, PyBUF_SIMPLE)
+    try:
+        expect_size(size, view.len, index, arg)
+        memcpy(place, view.buf, size)
+    finally:
+        PyBuffer_Release(&view)
+    return 0
+
+
+cdef int expect_size(size_t size, size_t got, Py_ssize_t index, object arg) except -1:
     if size != got:
         raise TypeError(
             f"args[{index}]: expected {size} bytes, the kernel's parameter, got {type(arg).__name__} of {got}")
     return 0
 
 
-cdef uint64_t word_of(object arg, size_t size, size_t index) except? 0xFFFFFFFFFFFFFFFF:
-    # Signed or unsigned is not known here: the union of both ranges is taken.
-    if size > 8:
-        raise TypeError(f"args[{index}]: expected {size} bytes, the kernel's parameter, got an int")
-    cdef object bits = 8 * size         # a Python number: the shifts must not be those of C
-    if not -(1 << (bits - 1)) <= arg < (1 << bits):
-        raise OverflowError(f"args[{index}]: expected an int of {size} bytes, got {arg}")
-    return <uint64_t>(arg & 0xFFFFFFFFFFFFFFFF)
-
-
-cdef uint64_t address_of(object arg, size_t index, Device device) except? 0xFFFFFFFFFFFFFFFF:
+cdef object write_address(void* place, object arg, size_t size, Py_ssize_t index, Device device):
     cdef Buffer buffer
     cdef Tensor tensor
+    cdef uint64_t address
+    cdef bint here
     if isinstance(arg, Buffer):
-        buffer = arg
-        buffer.check_open()
-        if buffer.pool.device is not device:
-            raise DeviceMismatchError(
-                f"args[{index}]: expected memory of device {device.id}, the stream's, got {buffer!r}")
-        return buffer.ptr_
-    tensor = arg
-    if tensor.device_type_ != DEVICE_CUDA or tensor.device_id_ != device.id:
-        raise DeviceMismatchError(f"args[{index}]: expected memory of device {device.id}, the stream's, got {tensor!r}")
-    return <uint64_t><uintptr_t>tensor.data_
+        buffer = <Buffer>arg
+        if buffer.closed_:
+            buffer.check_open()
+        here = buffer.stream.device is device
+        address = buffer.ptr_
+    else:
+        tensor = <Tensor>arg
+        if tensor.buffer_ is not None and tensor.buffer_.closed_:
+            tensor.buffer_.check_open()
+        here = tensor.device_type_ == DEVICE_CUDA and tensor.device_id_ == device.id
+        address = <uint64_t><uintptr_t>tensor.data_
+    if not here:
+        raise DeviceMismatchError(f"args[{index}]: expected memory of device {device.id}, the stream's, got {arg!r}")
+    if size != sizeof(address):
+        expect_size(size, sizeof(address), index, arg)
+    memcpy(place, &address, sizeof(address))
+    return arg
+
+
+cdef int order_before(object args, Stream stream) except -1:
+    cdef Py_ssize_t i
+    cdef PyObject** items = PySequence_Fast_ITEMS(args)
+    for i in range(PySequence_Fast_GET_SIZE(args)):
+        arg = <object>items[i]
+        if isinstance(arg, Buffer):
+            (<Buffer>arg).before(stream, True)
+        elif isinstance(arg, Tensor):
+            (<Tensor>arg).before(stream, not (<Tensor>arg).readonly_)
+    return 0
+
+
+cdef int order_after(object args, Stream stream) except -1:
+    cdef Py_ssize_t i
+    cdef PyObject** items = PySequence_Fast_ITEMS(args)
+    for i in range(PySequence_Fast_GET_SIZE(args)):
+        arg = <object>items[i]
+        if isinstance(arg, Buffer):
+            (<Buffer>arg).after(stream, True)
+        elif isinstance(arg, Tensor):
+            (<Tensor>arg).after(stream, not (<Tensor>arg).readonly_)
+    return 0
 
 
 cdef Device device_of_arguments(tuple args):
     for arg in args:
         if isinstance(arg, Buffer):
-            return (<Buffer>arg).pool.device
+            return (<Buffer>arg).stream.device
         if isinstance(arg, Tensor) and (<Tensor>arg).device_type_ == DEVICE_CUDA:
             return get_device((<Tensor>arg).device_id_)
     return None

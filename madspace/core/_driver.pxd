@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 
 from cuda.bindings.cydriver cimport (
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
-    CUkernel, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUuuid,
+    CUkernel, CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUuuid,
 )
 
 # Start the driver: cuInit, exit and fork guards, raw entry points. Idempotent, thread safe. Needed before the others,
@@ -86,9 +86,17 @@ cdef int kernel_set_attribute(CUfunction_attribute attribute, int value, CUkerne
                               CUdevice device) except -1 nogil
 cdef int kernel_get_param_size(CUkernel kernel, size_t index, size_t* nbytes) except -1 nogil    # 0: no such parameter
 cdef int func_load(CUfunction function) except -1 nogil
-cdef int launch_kernel(CUkernel kernel, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+cdef int func_set_attribute(CUfunction function, CUfunction_attribute attribute, int value) except -1 nogil
+# The code goes back, for the caller to tell which kernel it was and how it was launched.
+cdef int launch_kernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
-                       CUstream stream, void** params) except -1 nogil
+                       CUstream stream, void** params, CUresult* code) except -1 nogil
+cdef int launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** params,
+                          CUresult* code) except -1 nogil
+cdef int occupancy_max_active_blocks(int* n, CUfunction function, int block, size_t shared) except -1 nogil
+cdef int occupancy_max_potential_block_size(int* grid, int* block, CUfunction function,
+                                            size_t shared) except -1 nogil
+cdef int occupancy_max_active_clusters(int* n, CUfunction function, const CUlaunchConfig* config) except -1 nogil
 
 # For destructors: nothing happens once is_closed(). The context is made current for the call. The Python layer is never
 # entered: raw entry points resolved by init().

@@ -8,8 +8,8 @@ from libc.stdint cimport uint64_t
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport (
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
-    CUkernel, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUstreamCaptureMode,
-    CUuuid,
+    CUkernel, CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
+    CUstreamCaptureMode, CUuuid,
 )
 
 from madspace.core._library cimport load_library
@@ -300,8 +300,8 @@ cdef int stream_get_capture_info(CUstream stream, uint64_t* id) except -1 nogil:
     return status
 
 
-# While another stream is captured in global or thread-local mode, allocations, frees and queries on streams outside the
-# capture fail and break it, unless the thread is in relaxed mode for the call.
+# While another stream is captured in global or thread-local mode, allocations, frees, queries and the loading of code
+# outside the capture fail and break it, unless the thread is in relaxed mode for the call.
 cdef inline CUstreamCaptureMode relax() noexcept nogil:
     cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
     raw_exchange_capture_mode(&mode)
@@ -441,7 +441,9 @@ cdef int library_load_data(CUlibrary* library, const void* image, char* log, siz
     options[1] = cydriver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
     values[1] = <void*>log_nbytes
     ready("cuLibraryLoadData")
+    cdef CUstreamCaptureMode mode = relax()
     code[0] = cydriver.cuLibraryLoadData(library, image, options, values, 2, NULL, NULL, 0)
+    raw_exchange_capture_mode(&mode)
     return 0
 
 
@@ -472,7 +474,10 @@ cdef int kernel_get_name(const char** name, CUkernel kernel) except -1 nogil:
 
 cdef int kernel_get_function(CUfunction* function, CUkernel kernel) except -1 nogil:
     ready("cuKernelGetFunction")
-    return check(cydriver.cuKernelGetFunction(function, kernel), "cuKernelGetFunction")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuKernelGetFunction(function, kernel)
+    raw_exchange_capture_mode(&mode)
+    return check(code, "cuKernelGetFunction")
 
 
 cdef int kernel_get_attribute(int* value, CUfunction_attribute attribute, CUkernel kernel,
@@ -491,7 +496,9 @@ cdef int kernel_get_param_size(CUkernel kernel, size_t index, size_t* nbytes) ex
     cdef size_t offset = 0
     cdef CUresult code
     ready("cuKernelGetParamInfo")
+    cdef CUstreamCaptureMode mode = relax()
     code = cydriver.cuKernelGetParamInfo(kernel, index, &offset, nbytes)
+    raw_exchange_capture_mode(&mode)
     if code == cydriver.CUDA_ERROR_INVALID_VALUE:       # past the last one
         return 0
     check(code, "cuKernelGetParamInfo")
@@ -500,17 +507,51 @@ cdef int kernel_get_param_size(CUkernel kernel, size_t index, size_t* nbytes) ex
 
 cdef int func_load(CUfunction function) except -1 nogil:
     ready("cuFuncLoad")
-    return check(cydriver.cuFuncLoad(function), "cuFuncLoad")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuFuncLoad(function)
+    raw_exchange_capture_mode(&mode)
+    return check(code, "cuFuncLoad")
 
 
-cdef int launch_kernel(CUkernel kernel, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+cdef int func_set_attribute(CUfunction function, CUfunction_attribute attribute, int value) except -1 nogil:
+    ready("cuFuncSetAttribute")
+    return check(cydriver.cuFuncSetAttribute(function, attribute, value), "cuFuncSetAttribute")
+
+
+cdef int launch_kernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
-                       CUstream stream, void** params) except -1 nogil:
+                       CUstream stream, void** params, CUresult* code) except -1 nogil:
     ready("cuLaunchKernel")
+    code[0] = cydriver.cuLaunchKernel(
+        function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params, NULL)
+    return 0
+
+
+cdef int launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** params,
+                          CUresult* code) except -1 nogil:
+    ready("cuLaunchKernelEx")
+    code[0] = cydriver.cuLaunchKernelEx(config, function, params, NULL)
+    return 0
+
+
+cdef int occupancy_max_active_blocks(int* n, CUfunction function, int block, size_t shared) except -1 nogil:
+    ready("cuOccupancyMaxActiveBlocksPerMultiprocessor")
     return check(
-        cydriver.cuLaunchKernel(<CUfunction>kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,
-                                params, NULL),
-        "cuLaunchKernel")
+        cydriver.cuOccupancyMaxActiveBlocksPerMultiprocessor(n, function, block, shared),
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor")
+
+
+cdef int occupancy_max_potential_block_size(int* grid, int* block, CUfunction function,
+                                            size_t shared) except -1 nogil:
+    ready("cuOccupancyMaxPotentialBlockSize")
+    return check(
+        cydriver.cuOccupancyMaxPotentialBlockSize(grid, block, function, NULL, shared, 0),
+        "cuOccupancyMaxPotentialBlockSize")
+
+
+cdef int occupancy_max_active_clusters(int* n, CUfunction function, const CUlaunchConfig* config) except -1 nogil:
+    ready("cuOccupancyMaxActiveClusters")
+    return check(cydriver.cuOccupancyMaxActiveClusters(n, function, config), "cuOccupancyMaxActiveClusters")
 
 
 # ---- for destructors ----

@@ -5,8 +5,9 @@ from libc.string cimport memcpy
 
 from madspace.core._operand cimport Intake, Operand, hand_over, rows_overlap
 from madspace.core.device cimport Device
+from madspace.core.kernel cimport Kernel
 from madspace.core.memory cimport Buffer, allocate
-from madspace.core.module cimport Kernel, Module, shipped_module
+from madspace.core.module cimport Module, shipped_module
 from madspace.core.tensor cimport Tensor, empty_host, make_tensor
 from madspace.cpu._lanes cimport HostFunction, host_function, run_events
 

@@ -17,6 +17,7 @@ PARENTS = {
     "DeviceMismatchError": ValueError,
     "WorkspaceError": ValueError,
     "ClosedError": ValueError,
+    "CompileError": RuntimeError,
     "KernelImageError": LookupError,
 }
 ARGUMENT_ERRORS = ["ShapeError", "DTypeError", "DeviceMismatchError", "WorkspaceError"]
@@ -45,8 +46,16 @@ def test_warning_is_a_runtime_warning():
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(1, "DriverError"), (2, "OutOfMemoryError"), (700, "KernelFaultError"), (719, "KernelFaultError"),
-     (900, "CaptureError"), (908, "CaptureError"), (909, "DriverError"), (999, "DriverError")],
+    [
+        (1, "DriverError"),
+        (2, "OutOfMemoryError"),
+        (700, "KernelFaultError"),
+        (719, "KernelFaultError"),
+        (900, "CaptureError"),
+        (908, "CaptureError"),
+        (909, "DriverError"),
+        (999, "DriverError"),
+    ],
 )
 def test_code_decides_the_class(code, kind):
     error = errors.driver_error(code, "CUDA_ERROR_X", "some text", "cuSomething", "some detail")
@@ -56,7 +65,9 @@ def test_code_decides_the_class(code, kind):
         assert part in str(error)
 
 
-@pytest.mark.parametrize("kind", [errors.DriverError, errors.OutOfMemoryError, errors.KernelFaultError, errors.CaptureError])
+@pytest.mark.parametrize(
+    "kind", [errors.DriverError, errors.OutOfMemoryError, errors.KernelFaultError, errors.CaptureError]
+)
 def test_driver_errors_survive_pickling(kind):
     error = pickle.loads(pickle.dumps(kind("message", 7, "CUDA_ERROR_X", "cuSomething")))
     assert type(error) is kind

@@ -25,7 +25,7 @@ namespace fake {
 enum Code : int {
   kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kDeinitialized = 4, kInvalidDevice = 101,
   kInvalidImage = 200, kInvalidContext = 201, kInvalidPtx = 218, kInvalidHandle = 400, kNotFound = 500,
-  kNotReady = 600, kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureMerge = 902, kCaptureUnmatched = 903,
+  kNotReady = 600, kCooperativeTooLarge = 720, kInvalidClusterSize = 912, kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureMerge = 902, kCaptureUnmatched = 903,
   kCaptureUnjoined = 904, kCaptureIsolation = 905, kCaptureImplicit = 906, kCapturedEvent = 907,
   kCaptureWrongThread = 908,
 };

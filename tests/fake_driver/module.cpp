@@ -115,6 +115,7 @@ API int cuLibraryLoadData(void** out, const void* code, const int* options, void
                           unsigned) {
   Call call("cuLibraryLoadData", kInit);
   if (call.code) return call.code;
+  if (int code = capture_unsafe()) return call(code);
   std::string image;
   if (!code || !read_image(code, &image)) {
     // Options 5 and 6: the error log of the PTX compiler and its size.
@@ -185,6 +186,7 @@ API int cuFuncGetName(const char** name, void* handle) {
 API int cuKernelGetFunction(void** out, void* handle) {
   KERNEL_CALL(cuKernelGetFunction);
   if (!current()) return call(kInvalidContext);
+  if (int code = capture_unsafe()) return call(code);
   Function*& function = kernel->functions[current()];
   if (!function) {
     function = add(new Function);
@@ -201,6 +203,7 @@ API int cuKernelGetLibrary(void** out, void* handle) {
 }
 API int cuFuncLoad(void* handle) {
   KERNEL_CALL(cuFuncLoad);
+  if (int code = capture_unsafe()) return call(code);
   return call(current() ? kSuccess : kInvalidContext);
 }
 API int cuFuncIsLoaded(int* loaded, void* handle) {
@@ -277,12 +280,52 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
              {"shared", shared}, {"stream", stream}});
   return launch(call, handle, {{gx, gy, gz}, {bx, by, bz}, shared}, stream, params);
 }
-struct LaunchConfig { unsigned grid[3], block[3], shared; void* stream; void* attributes; unsigned n_attributes; };
+// An attribute is 8 bytes that tell which, then 64 with its value.
+struct LaunchAttribute { int id, pad; unsigned value[16]; };
+constexpr int kCooperative = 2, kClusterDimension = 4, kAttrLargeClusters = 14;
+constexpr unsigned kPortableCluster = 8, kLargestCluster = 16, kBlocksAtOnce = 132 * 32;
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned n_attributes;
+  const unsigned* find(int id) const {
+    for (unsigned i = 0; i < n_attributes; i++)
+      if (attributes[i].id == id) return attributes[i].value;
+    return nullptr;
+  }
+};
+// 0 where the grid's clusters can run.
+static int refuse_clusters(const LaunchConfig* c, Kernel* kernel, int device) {
+  const unsigned* cluster = c->find(kClusterDimension);
+  if (!cluster) return kSuccess;
+  unsigned most = attribute(kernel, device, kAttrLargeClusters) ? kLargestCluster : kPortableCluster;
+  unsigned blocks = cluster[0] * cluster[1] * cluster[2];
+  for (int i = 0; i < 3; i++)
+    if (!cluster[i] || c->grid[i] % cluster[i]) return kInvalidValue;
+  return blocks > most ? kInvalidClusterSize : kSuccess;
+}
+API int cuOccupancyMaxActiveClusters(int* n, void* handle, const LaunchConfig* c) {
+  KERNEL_CALL(cuOccupancyMaxActiveClusters);
+  if (!current()) return call(kInvalidContext);
+  const unsigned* cluster = c->find(kClusterDimension);
+  if (int code = refuse_clusters(c, kernel, current()->device)) return call(code);
+  *n = cluster ? 132 * 2 / (cluster[0] * cluster[1] * cluster[2]) : 0;
+  return call.code;
+}
 API int cuLaunchKernelEx(const LaunchConfig* c, void* handle, void** params, void**) {
+  const unsigned* cluster = c->find(kClusterDimension);
   Call call("cuLaunchKernelEx", kCurrent,
             {{"kernel", name_for_log(handle)}, {"grid", text(c->grid[0], c->grid[1], c->grid[2]).c_str()},
              {"block", text(c->block[0], c->block[1], c->block[2]).c_str()}, {"shared", c->shared}, {"stream", c->stream},
-             {"attributes", c->n_attributes}});
+             {"attributes", c->n_attributes}, {"cooperative", c->find(kCooperative) ? 1 : 0},
+             {"cluster", cluster ? text(cluster[0], cluster[1], cluster[2]).c_str() : "none"}});
+  Context* context;
+  if (call.code) return call.code;
+  Kernel* kernel = kernel_of(handle, &context);
+  if (!kernel) return call(kInvalidHandle);
+  if (int code = refuse_clusters(c, kernel, current()->device)) return call(code);
+  if (c->find(kCooperative) && 1ull * c->grid[0] * c->grid[1] * c->grid[2] > kBlocksAtOnce) return call(kCooperativeTooLarge);
   Shape shape;
   std::memcpy(&shape, c, sizeof shape);
   return launch(call, handle, shape, c->stream, params);

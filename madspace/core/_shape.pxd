@@ -1,0 +1,28 @@
+from cuda.bindings.cydriver cimport CUcontext, CUfunction, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream
+
+
+# Grid, block and what else a launch is shaped by, checked.
+cdef struct Shape:
+    unsigned int grid[3]
+    unsigned int block[3]
+    unsigned int cluster[3]      # in blocks; 0: none asked for
+    unsigned int shared          # bytes of dynamic shared memory per block
+    bint cooperative
+
+
+cdef enum:
+    MAX_ATTRIBUTES = 2
+
+# ValueError and TypeError name the argument. cluster: None for none.
+cdef int read_shape(Shape* shape, object grid, object block, object shared, object cluster,
+                    object cooperative) except -1
+cdef int read_cluster(Shape* shape, object cluster) except -1
+cdef str describe_shape(const Shape* shape)
+
+# The same for cuLaunchKernelEx; attributes: room for MAX_ATTRIBUTES, which must outlive the config.
+cdef void fill_config(const Shape* shape, CUstream stream, CUlaunchConfig* config,
+                      CUlaunchAttribute* attributes) noexcept nogil
+
+# The launch in a context, by the simplest call that can express it.
+cdef int start(CUcontext context, CUfunction function, const Shape* shape, CUstream stream, void** params,
+               CUresult* code) except -1 nogil

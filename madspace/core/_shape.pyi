@@ -1,0 +1,1 @@
+"""No public names: the shape of a launch is for Kernel and BoundKernel."""
