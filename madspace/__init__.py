@@ -3,6 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from madspace.core._library import is_available
+from madspace.core.allocator import set_allocator
 from madspace.core.binding import BoundKernel
 from madspace.core.compiler import compile, compile_image, get_include
 from madspace.core.creation import asarray, empty, from_dlpack, zeros
@@ -11,6 +12,9 @@ from madspace.core.event import Event
 from madspace.core.kernel import Kernel
 from madspace.core.memory import Buffer, MemoryPool
 from madspace.core.module import Module, preload
+from madspace.core.pinned import PinnedBuffer
+from madspace.core.pool import MemoryStats, memory_stats
+from madspace.core.statistics import statistics
 from madspace.core.stream import Stream
 from madspace.core.tensor import Tensor
 from madspace.core.workspace import Workspace, WorkspaceLayout
@@ -60,8 +64,10 @@ __all__ = [
     "MadspaceWarning",
     "Mapping",
     "MemoryPool",
+    "MemoryStats",
     "Module",
     "OutOfMemoryError",
+    "PinnedBuffer",
     "ShapeError",
     "Stream",
     "TPropagatorMapping",
@@ -78,7 +84,10 @@ __all__ = [
     "get_include",
     "get_num_threads",
     "is_available",
+    "memory_stats",
     "preload",
+    "set_allocator",
     "set_num_threads",
+    "statistics",
     "zeros",
 ]

@@ -69,6 +69,8 @@ cdef int memset_d32_async(CUdeviceptr dst, unsigned int value, size_t n, CUstrea
 # height rows of width words each, `pitch` bytes apart
 cdef int memset_d2d32_async(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height,
                             CUstream stream) except -1 nogil
+# The code goes back, for the caller to make room and try again.
+cdef int mem_host_alloc(void** ptr, size_t nbytes, unsigned int flags, CUresult* code) except -1 nogil
 cdef int pointer_get_device(int* ordinal, CUdeviceptr ptr) except -1 nogil
 
 # kernels
@@ -107,6 +109,10 @@ cdef CUresult quiet_event_destroy(CUcontext context, CUevent event) noexcept nog
 # Frees nothing while the stream is being captured.
 cdef CUresult quiet_mem_free_async(CUcontext context, CUdeviceptr ptr, CUstream stream,
                                    bint* capturing) noexcept nogil
+cdef CUresult quiet_mem_free_host(CUcontext context, void* ptr) noexcept nogil
 cdef CUresult quiet_mem_pool_destroy(CUmemoryPool pool) noexcept nogil
 cdef CUresult quiet_library_unload(CUlibrary library) noexcept nogil
+# Around calls of others: the context is current in between. Where quiet_enter() fails there is nothing to leave.
+cdef CUresult quiet_enter(CUcontext context, bint* pushed) noexcept nogil
+cdef void quiet_leave(bint pushed) noexcept nogil
 cdef int report(CUresult code, str call) noexcept       # the warning of a destructor whose call failed

@@ -39,6 +39,7 @@ ctypedef CUresult (*capture_info_fn)(
     CUstream, cydriver.CUstreamCaptureStatus*, uint64_t*, cydriver.CUgraph*, const cydriver.CUgraphNode**,
     const cydriver.CUgraphEdgeData**, size_t*) noexcept nogil
 ctypedef CUresult (*capture_mode_fn)(CUstreamCaptureMode*) noexcept nogil
+ctypedef CUresult (*free_host_fn)(void*) noexcept nogil
 ctypedef CUresult (*pool_fn)(CUmemoryPool) noexcept nogil
 ctypedef CUresult (*library_fn)(CUlibrary) noexcept nogil
 
@@ -55,6 +56,7 @@ cdef stream_fn raw_stream_destroy
 cdef capturing_fn raw_stream_is_capturing
 cdef capture_info_fn raw_stream_get_capture_info
 cdef capture_mode_fn raw_exchange_capture_mode
+cdef free_host_fn raw_mem_free_host
 cdef pool_fn raw_mem_pool_destroy
 cdef library_fn raw_library_unload
 
@@ -109,6 +111,7 @@ cdef int start_driver() except -1:
     resolve("cuStreamIsCapturing", <void**>&raw_stream_is_capturing)
     resolve("cuStreamGetCaptureInfo", <void**>&raw_stream_get_capture_info)
     resolve("cuThreadExchangeStreamCaptureMode", <void**>&raw_exchange_capture_mode)
+    resolve("cuMemFreeHost", <void**>&raw_mem_free_host)
     resolve("cuMemPoolDestroy", <void**>&raw_mem_pool_destroy)
     resolve("cuLibraryUnload", <void**>&raw_library_unload)
     return 0
@@ -423,6 +426,14 @@ cdef int memset_d2d32_async(CUdeviceptr dst, size_t pitch, unsigned int value, s
     return check(cydriver.cuMemsetD2D32Async(dst, pitch, value, width, height, stream), "cuMemsetD2D32Async")
 
 
+cdef int mem_host_alloc(void** ptr, size_t nbytes, unsigned int flags, CUresult* code) except -1 nogil:
+    ready("cuMemHostAlloc")
+    cdef CUstreamCaptureMode mode = relax()
+    code[0] = cydriver.cuMemHostAlloc(ptr, nbytes, flags)
+    raw_exchange_capture_mode(&mode)
+    return 0
+
+
 cdef int pointer_get_device(int* ordinal, CUdeviceptr ptr) except -1 nogil:
     ready("cuPointerGetAttribute")
     return check(
@@ -574,6 +585,15 @@ cdef inline void leave(bint pushed) noexcept nogil:
         raw_ctx_pop_current(&popped)
 
 
+cdef CUresult quiet_enter(CUcontext context, bint* pushed) noexcept nogil:
+    pushed[0] = False
+    return cydriver.CUDA_ERROR_DEINITIALIZED if is_closed() else enter(context, pushed)
+
+
+cdef void quiet_leave(bint pushed) noexcept nogil:
+    leave(pushed)
+
+
 cdef CUresult quiet_stream_destroy(CUcontext context, CUstream stream) noexcept nogil:
     cdef bint pushed
     cdef CUresult code
@@ -647,6 +667,21 @@ cdef CUresult quiet_mem_free_async(CUcontext context, CUdeviceptr ptr, CUstream 
             mode = relax()
             code = raw_mem_free_async(ptr, stream)
             raw_exchange_capture_mode(&mode)
+        leave(pushed)
+    return code
+
+
+cdef CUresult quiet_mem_free_host(CUcontext context, void* ptr) noexcept nogil:
+    cdef bint pushed
+    cdef CUresult code
+    cdef CUstreamCaptureMode mode
+    if is_closed():
+        return cydriver.CUDA_SUCCESS
+    code = enter(context, &pushed)
+    if code == cydriver.CUDA_SUCCESS:
+        mode = relax()
+        code = raw_mem_free_host(ptr)
+        raw_exchange_capture_mode(&mode)
         leave(pushed)
     return code
 

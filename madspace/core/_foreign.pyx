@@ -8,7 +8,7 @@ from libc.stdint cimport uintptr_t
 from madspace.core cimport _driver
 from madspace.core._dlpack_abi cimport DLPACK_MAJOR, DLTensor, LegacyTensor, ManagedTensor
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport PER_THREAD, Use, is_captured, new_use
+from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_done, new_use
 from madspace.core.device cimport Device
 from madspace.core.event cimport order
 from madspace.core.stream cimport Stream, own_stream
@@ -136,17 +136,6 @@ cdef int release_finished() except -1:
             if still:
                 held.append(entry)
     return 0
-
-
-cdef bint is_done(Use use) except -1:
-    cdef int done
-    cdef int pushed = use.device.push()
-    try:
-        with nogil:
-            done = _driver.event_query(use.event)
-    finally:
-        use.device.pop(pushed)
-    return done
 
 
 cdef Foreign adopt_managed(ManagedTensor* managed):

@@ -1,4 +1,4 @@
-from cuda.bindings.cydriver cimport CUcontext, CUdeviceptr, CUevent, CUresult, CUstream
+from cuda.bindings.cydriver cimport CUcontext, CUevent, CUresult, CUstream
 
 from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
@@ -20,5 +20,6 @@ cdef int is_captured(Stream stream) except -1
 cdef int wait_for(Stream stream, Use use) except -1             # stream's later work, on the device
 cdef int note_use(dict uses, Stream stream) except -1           # as of now
 cdef Use new_use(Use earlier, Stream stream)                    # as of now, and behind the earlier one (None: none)
-# The free, unless the stream is being captured.
-cdef CUresult free_behind(dict uses, CUcontext context, CUdeviceptr ptr, CUstream stream, bint* captured) noexcept
+cdef bint is_done(Use use) except -1                            # asked without waiting, harmless to captures
+# The stream's later work behind all uses (None: none), unless it is being captured.
+cdef CUresult wait_behind(dict uses, CUcontext context, CUstream stream, bint* captured) noexcept

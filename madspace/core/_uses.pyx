@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport uintptr_t
 
 from cuda.bindings cimport cydriver
-from cuda.bindings.cydriver cimport CUcontext, CUdeviceptr, CUresult, CUstream
+from cuda.bindings.cydriver cimport CUcontext, CUresult, CUstream, CUstreamCaptureMode
 
 from madspace.core cimport _driver as drv
 from madspace.core.event cimport give_event, take_event
@@ -75,19 +75,34 @@ cdef Use new_use(Use earlier, Stream stream):
     return use
 
 
-cdef CUresult free_behind(dict uses, CUcontext context, CUdeviceptr ptr, CUstream stream, bint* captured) noexcept:
+cdef bint is_done(Use use) except -1:
+    cdef int done
+    cdef int pushed = use.device.push()
+    cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
+    try:
+        # A query would break a capture that this or another thread is in the middle of, except in this mode.
+        with nogil:
+            drv.thread_exchange_capture_mode(&mode)
+        try:
+            with nogil:
+                done = drv.event_query(use.event)
+        finally:
+            with nogil:
+                drv.thread_exchange_capture_mode(&mode)
+    finally:
+        use.device.pop(pushed)
+    return done
+
+
+cdef CUresult wait_behind(dict uses, CUcontext context, CUstream stream, bint* captured) noexcept:
     cdef Use use
     cdef CUresult code
     with nogil:
         code = drv.quiet_is_capturing(context, stream, captured)
-    if captured[0]:
+    if captured[0] or uses is None:
         return code
     for use in uses.values():
         if code == cydriver.CUDA_SUCCESS:
             with nogil:
                 code = drv.quiet_stream_wait_event(context, stream, use.event)
-    if code != cydriver.CUDA_SUCCESS:
-        return code         # rather lost than reused under a reader
-    with nogil:
-        code = drv.quiet_mem_free_async(context, ptr, stream, captured)
     return code

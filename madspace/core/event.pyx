@@ -6,6 +6,8 @@ from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUevent, CUresult, CUstream
 
 from madspace.core cimport _driver as drv
+from madspace.core._leaks cimport remember
+from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
 from madspace.core.stream cimport Stream, as_stream
 
@@ -93,6 +95,8 @@ cdef class Event:
         self.device = where
         self.timing = timing
         self.closed_ = False
+        if watchers() & LEAKS:
+            remember(self)
 
     @property
     def handle(self):

@@ -1,5 +1,6 @@
 from cuda.bindings.cydriver cimport CUdeviceptr, CUresult
 
+from madspace.core.allocator cimport Allocator
 from madspace.core.device cimport Device
 from madspace.core.pool cimport MemoryPool, own_pool
 from madspace.core.stream cimport Stream
@@ -9,6 +10,7 @@ cdef class Buffer:
     cdef CUdeviceptr ptr_
     cdef readonly size_t nbytes
     cdef readonly MemoryPool pool
+    cdef Allocator allocator_        # who made it, and frees it; None: the pool itself
     cdef readonly Stream stream      # allocated on it; the free is queued on it
     cdef Stream writer_              # stream of the last write
     cdef dict uses_                  # other streams that use it: {handle: Use}; None while there are none

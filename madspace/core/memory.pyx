@@ -4,14 +4,18 @@ from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release
 from libc.stdint cimport uintptr_t
 
 from cuda.bindings cimport cydriver
-from cuda.bindings.cydriver cimport CUcontext, CUdeviceptr, CUresult, CUstream
+from cuda.bindings.cydriver cimport CUresult
 
 from madspace.core cimport _driver as drv
+from madspace.core._allocation cimport give_memory, take_memory
+from madspace.core._leaks cimport remember
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport PER_THREAD, Use, free_behind, is_captured, is_same, key_of, new_use, wait_for
+from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_same, key_of, new_use, wait_for
+from madspace.core._watch cimport LEAKS, watchers
+from madspace.core.allocator cimport Allocator
 from madspace.core.device cimport Device
 from madspace.core.event cimport order_streams
-from madspace.core.pool cimport MemoryPool, defer_free, free_deferred, own_pool
+from madspace.core.pool cimport MemoryPool, defer_free, own_pool
 from madspace.core.stream cimport Stream, as_stream, own_stream
 
 from madspace.errors import ClosedError, DeviceMismatchError, ShapeError
@@ -320,26 +324,16 @@ cdef class Buffer:
         return 0
 
     cdef CUresult free(self) noexcept:
-        cdef CUcontext context
-        cdef CUstream stream
-        cdef CUdeviceptr ptr = self.ptr_
-        cdef CUresult code = cydriver.CUDA_SUCCESS
+        cdef CUresult code
         cdef bint captured = False
-        if ptr == 0 or is_closed():
-            return code
-        context = self.stream.device.context_
-        stream = self.stream.handle_
-        if self.uses_ is None:
-            with nogil:
-                code = drv.quiet_mem_free_async(context, ptr, stream, &captured)
-        else:
-            code = free_behind(self.uses_, context, ptr, stream, &captured)
+        if self.ptr_ == 0 or is_closed():
+            return cydriver.CUDA_SUCCESS
+        code = give_memory(self.pool, self.allocator_, self.ptr_, self.nbytes, self.stream, self.uses_, &captured)
         if captured:
             defer(self)
-            return code
-        self.uses_ = None
-        self.ptr_ = 0
-        self.stream.drop()
+        else:
+            self.uses_ = None
+            self.ptr_ = 0
         return code
 
 
@@ -349,6 +343,7 @@ cdef Buffer allocate(Device device, size_t nbytes, Stream stream):
 
 cdef Buffer allocate_from(MemoryPool pool, size_t nbytes, Stream stream):
     cdef Buffer buffer
+    cdef Allocator allocator = pool.allocator_      # read once: it may be replaced at any time
     cdef int pushed
     pool.check_open()
     stream.check_open()
@@ -360,61 +355,21 @@ cdef Buffer allocate_from(MemoryPool pool, size_t nbytes, Stream stream):
     buffer = Buffer.__new__(Buffer)
     buffer.nbytes = nbytes
     buffer.pool = pool
+    buffer.allocator_ = allocator
     buffer.stream = stream
     buffer.writer_ = stream
     if nbytes > 0:
         pushed = pool.device.push()
         try:
-            take_memory(buffer)
+            buffer.ptr_ = take_memory(pool, allocator, nbytes, stream)
+            buffer.closed_ = False
         finally:
             pool.device.pop(pushed)
+        if watchers() & LEAKS:
+            remember(buffer)
     else:
         buffer.closed_ = False
     return buffer
-
-
-cdef int take_memory(Buffer buffer) except -1:
-    cdef CUstream stream = buffer.stream.handle_
-    cdef int capturing
-    cdef CUresult code = cydriver.CUDA_SUCCESS
-    free_deferred()
-    buffer.stream.hold()
-    try:
-        with nogil:
-            capturing = drv.stream_is_capturing(stream)
-            if not capturing:
-                drv.mem_alloc_from_pool_async(&buffer.ptr_, buffer.nbytes, buffer.pool.handle_, stream, &code)
-        if capturing:
-            raise drv.error_of(
-                cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuMemAllocFromPoolAsync",
-                "the stream is being captured: pass out= (and workspace=) so that nothing is allocated")
-        if code == cydriver.CUDA_ERROR_OUT_OF_MEMORY:
-            free_deferred()
-            with nogil:
-                drv.mem_pool_trim_to(buffer.pool.handle_, 0)
-                drv.mem_alloc_from_pool_async(&buffer.ptr_, buffer.nbytes, buffer.pool.handle_, stream, &code)
-        if code != cydriver.CUDA_SUCCESS:
-            raise drv.error_of(code, "cuMemAllocFromPoolAsync", account(buffer, code))
-    except BaseException:
-        buffer.ptr_ = 0
-        buffer.stream.drop()
-        raise
-    buffer.closed_ = False
-    return 0
-
-
-cdef str account(Buffer buffer, CUresult code):
-    """What an allocation asked for and what there was."""
-    cdef size_t free, total
-    asked = f"asked for {buffer.nbytes} bytes on device {buffer.pool.device.id}"
-    if code != cydriver.CUDA_ERROR_OUT_OF_MEMORY:
-        return asked
-    with nogil:
-        drv.mem_get_info(&free, &total)
-    return (
-        f"{asked}; the pool has {buffer.pool.used_bytes} bytes in use and {buffer.pool.reserved_bytes} reserved, "
-        f"the device has {free} of {total} bytes free"
-    )
 
 
 def allocate_buffer(MemoryPool pool not None, size_t nbytes, Stream stream not None):
@@ -427,6 +382,7 @@ cdef int defer(Buffer buffer) except -1:
     cdef Buffer heir = Buffer.__new__(Buffer)
     heir.nbytes = buffer.nbytes
     heir.pool = buffer.pool
+    heir.allocator_ = buffer.allocator_
     heir.stream = buffer.stream
     heir.writer_ = buffer.writer_
     heir.uses_ = buffer.uses_

@@ -11,6 +11,8 @@ from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUkernel, CUresult
 
 from madspace.core cimport _driver as drv
+from madspace.core._leaks cimport remember
+from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
 from madspace.core.pool cimport own_pool
 from madspace.core.stream cimport own_stream
@@ -73,6 +75,8 @@ cdef class Module:
             self.name = os.fsdecode(image) if name is None else name
             with open(image, "rb") as file:
                 self.load(file.read())
+        if watchers() & LEAKS:
+            remember(self)
 
     cdef int load(self, bytes image) except -1:
         cdef CUresult code

@@ -1,11 +1,14 @@
 from cuda.bindings.cydriver cimport CUmemoryPool, CUmemPool_attribute
 
+from madspace.core._tally cimport Tally
 from madspace.core.device cimport Device
 
 
 cdef class MemoryPool:
     cdef readonly Device device
     cdef CUmemoryPool handle_
+    cdef Tally tally_                # what is in buffers, and the limit
+    cdef object allocator_           # Allocator that serves in its place, None for none: only of a device's own pool
     cdef bint closed_
     cdef int check_open(self) except -1
     cdef object statistic(self, CUmemPool_attribute which)

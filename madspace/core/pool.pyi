@@ -1,13 +1,30 @@
 from types import TracebackType
-from typing import Self, SupportsIndex
+from typing import NamedTuple, Self, SupportsIndex
 
 from madspace.core.device import Device
 from madspace.core.memory import Buffer
 from madspace.core.stream import StreamLike
 
+class MemoryStats(NamedTuple):
+    current_bytes: int
+    peak_bytes: int
+    total_bytes: int
+    current_count: int
+    peak_count: int
+    total_count: int
+    used_bytes: int
+    peak_used_bytes: int
+    reserved_bytes: int
+    peak_reserved_bytes: int
+    limit: int | None
+
 class MemoryPool:
     def __init__(
-        self, device: Device | SupportsIndex | str | None = None, *, release_threshold: int | None = None
+        self,
+        device: Device | SupportsIndex | str | None = None,
+        *,
+        limit: SupportsIndex | None = None,
+        release_threshold: int | None = None,
     ) -> None: ...
     @property
     def device(self) -> Device: ...
@@ -25,6 +42,11 @@ class MemoryPool:
     def peak_reserved_bytes(self) -> int: ...
     @property
     def release_threshold(self) -> int: ...
+    @property
+    def limit(self) -> int | None: ...
+    @limit.setter
+    def limit(self, value: SupportsIndex | None) -> None: ...
+    def stats(self) -> MemoryStats: ...
     def reset_peaks(self) -> None: ...
     def trim(self, min_bytes_to_keep: int = 0) -> None: ...
     def allocate(self, nbytes: int, *, stream: StreamLike | None = None) -> Buffer: ...
@@ -35,3 +57,4 @@ class MemoryPool:
     ) -> None: ...
 
 def default_pool(device: Device) -> MemoryPool: ...
+def memory_stats(device: Device | SupportsIndex | str | None = None) -> MemoryStats: ...

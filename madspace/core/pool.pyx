@@ -1,5 +1,6 @@
 """Pools of device memory."""
 import _thread
+from collections import namedtuple
 from operator import index
 
 cimport cython
@@ -10,11 +11,25 @@ from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUmemPool_attribute, CUresult
 
 from madspace.core cimport _driver as drv
+from madspace.core._leaks cimport remember
+from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
 from madspace.core.stream cimport Stream, as_stream, own_stream
 
 from madspace.core.device import as_device
 from madspace.errors import ClosedError
+
+MemoryStats = namedtuple("MemoryStats", (
+    "current_bytes", "peak_bytes", "total_bytes", "current_count", "peak_count", "total_count",
+    "used_bytes", "peak_used_bytes", "reserved_bytes", "peak_reserved_bytes", "limit",
+))
+MemoryStats.__doc__ = """Memory of one pool, in bytes and in numbers of buffers.
+
+``current_*``, ``peak_*`` and ``total_*`` count what buffers asked for: those not freed yet (a free counts when it is
+queued), the most at one time, and all ever. ``used_bytes`` and ``reserved_bytes``, with the highest value of each, are
+the driver's: in buffers, those included whose free the device has not reached, and taken from the device. ``limit`` is
+the pool's, None for none.
+"""
 
 cdef object making = _thread.allocate_lock()
 cdef object allocate_buffer = None      # of the layer above, from the first allocate() on
@@ -29,6 +44,9 @@ cdef class MemoryPool:
     ----------
     device : Device, int or str, optional
         Where the memory is; device 0 if left out.
+    limit : int, optional
+        Bytes that may be in buffers at one time; an allocation that would pass it is refused before the driver is asked.
+        No limit if left out.
     release_threshold : int, optional
         Bytes that the pool may keep idle when a stream or the device is synchronised; all of them if left out.
 
@@ -39,6 +57,8 @@ cdef class MemoryPool:
 
     Raises
     ------
+    ValueError
+        For a negative limit.
     DriverNotFoundError, DriverError, ForkError
         As from ``Device``.
 
@@ -50,11 +70,14 @@ cdef class MemoryPool:
     def __cinit__(self):
         self.closed_ = True     # until there is a handle
 
-    def __init__(self, device=None, *, release_threshold=None):
+    def __init__(self, device=None, *, limit=None, release_threshold=None):
         if self.handle_ != NULL:
             raise TypeError("MemoryPool: __init__ was called twice")
         cdef uint64_t threshold = UINT64_MAX if release_threshold is None else release_threshold
+        self.limit = limit
         create(self, get_device(0) if device is None else as_device(device), threshold)
+        if watchers() & LEAKS:
+            remember(self)
 
     @property
     def handle(self):
@@ -91,9 +114,37 @@ cdef class MemoryPool:
         """Bytes that the pool may keep idle at a synchronisation."""
         return self.statistic(cydriver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 
+    @property
+    def limit(self):
+        """Bytes that may be in buffers at one time, None for no limit; may be set, also below what is in use now."""
+        cdef uint64_t most = self.tally_.limit.load()
+        return None if most == UINT64_MAX else most
+
+    @limit.setter
+    def limit(self, value):
+        number = UINT64_MAX if value is None else index(value)
+        if not 0 <= number <= UINT64_MAX:
+            raise ValueError(f"limit: expected a number of bytes, 0 or more, got {number}")
+        self.tally_.limit.store(number)
+
+    def stats(self):
+        """What the pool's buffers and the driver's pool hold.
+
+        Returns
+        -------
+        MemoryStats
+            See there.
+        """
+        return MemoryStats(
+            self.tally_.used_bytes(), self.tally_.peak_bytes.load(), self.tally_.bytes.load(),
+            self.tally_.used_blocks(), self.tally_.peak_blocks.load(), self.tally_.blocks.load(),
+            self.used_bytes, self.peak_used_bytes, self.reserved_bytes, self.peak_reserved_bytes, self.limit,
+        )
+
     def reset_peaks(self):
-        """Let both peaks begin anew at the present values."""
+        """Let all peaks begin anew at the present values."""
         self.check_open()
+        self.tally_.reset_peaks()
         with nogil:
             drv.mem_pool_set_attribute(self.handle_, cydriver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
             drv.mem_pool_set_attribute(self.handle_, cydriver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0)
@@ -135,7 +186,8 @@ cdef class MemoryPool:
         Raises
         ------
         OutOfMemoryError
-            When the device has no room, also after idle memory was given back. The message has the sizes.
+            When the pool's limit or the device has no room, the latter also after idle memory was given back. The
+            message has the sizes.
         CaptureError
             When the stream is being captured.
         DeviceMismatchError
@@ -231,6 +283,28 @@ cdef MemoryPool own_pool(Device device):
 def default_pool(Device device not None):
     """The device's own pool, as ``device.pool``."""
     return own_pool(device)
+
+
+def memory_stats(device=None):
+    """Tell what the own pool of a device holds.
+
+    Parameters
+    ----------
+    device : Device, int or str, optional
+        The device; device 0 if left out.
+
+    Returns
+    -------
+    MemoryStats
+        As from ``Device.pool.stats()``. Where set_allocator() has put somebody else in the pool's place, the counts are
+        those of its buffers all the same, and the driver's numbers are those of the pool, which is idle then.
+
+    Raises
+    ------
+    DriverNotFoundError, DriverError, ForkError
+        As from ``Device``.
+    """
+    return own_pool(get_device(0) if device is None else as_device(device)).stats()
 
 
 cdef int defer_free(object buffer) except -1:

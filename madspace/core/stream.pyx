@@ -8,6 +8,8 @@ from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUdevice, CUresult, CUstream
 
 from madspace.core cimport _driver as drv
+from madspace.core._leaks cimport remember
+from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
 
 from madspace.core.device import as_device
@@ -59,6 +61,8 @@ cdef class Stream:
             raise TypeError("Stream: __init__ was called twice")
         cdef Device where = get_device(0) if device is None else as_device(device)
         create(self, where, priority)
+        if watchers() & LEAKS:
+            remember(self)
 
     @staticmethod
     def from_handle(handle, *, device=None, owner=None):

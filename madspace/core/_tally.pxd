@@ -1,0 +1,86 @@
+# Counts of allocations, bytes and blocks, that any thread may add to without the GIL.
+from libc.stdint cimport int64_t, uint64_t
+
+cdef extern from *:
+    """
+    #include <atomic>
+    #include <cstdint>
+    #include <initializer_list>
+    #ifndef MADSPACE_TALLY
+    #define MADSPACE_TALLY
+    namespace madspace {
+    // Two additions for an allocation and two for a free; what is in use is the difference.
+    struct Tally {
+      std::atomic<uint64_t> bytes{0}, blocks{0};              // allocated so far
+      std::atomic<uint64_t> freed_bytes{0}, freed_blocks{0};
+      std::atomic<int64_t> peak_bytes{0}, peak_blocks{0};
+      std::atomic<uint64_t> limit{UINT64_MAX};                // of the bytes in use
+
+      int64_t used_bytes() const { return static_cast<int64_t>(bytes.load() - freed_bytes.load()); }
+      int64_t used_blocks() const { return static_cast<int64_t>(blocks.load() - freed_blocks.load()); }
+
+      // Before an allocation: false where it would pass the limit. cancel() where it fails afterwards.
+      bool reserve(uint64_t n) {
+        uint64_t most = limit.load();
+        if (most == UINT64_MAX) {
+          bytes.fetch_add(n);
+        } else {
+          uint64_t before = bytes.load();
+          do {
+            uint64_t used = before - freed_bytes.load();
+            if (used > most || n > most - used) return false;
+          } while (!bytes.compare_exchange_weak(before, before + n));
+        }
+        blocks.fetch_add(1);
+        return true;
+      }
+      void cancel(uint64_t n) {
+        bytes.fetch_sub(n);
+        blocks.fetch_sub(1);
+      }
+      void note_peaks() {
+        raise(peak_bytes, used_bytes());
+        raise(peak_blocks, used_blocks());
+      }
+      void release(uint64_t n) {
+        freed_bytes.fetch_add(n);
+        freed_blocks.fetch_add(1);
+      }
+      void reset_peaks() {
+        peak_bytes.store(used_bytes());
+        peak_blocks.store(used_blocks());
+      }
+      void clear() {
+        for (auto* count : {&bytes, &blocks, &freed_bytes, &freed_blocks}) count->store(0);
+        reset_peaks();
+      }
+
+     private:
+      static void raise(std::atomic<int64_t>& peak, int64_t now) {
+        int64_t before = peak.load();
+        while (before < now && !peak.compare_exchange_weak(before, now)) {
+        }
+      }
+    };
+    }  // namespace madspace
+    #endif
+    """
+    cdef cppclass Count "std::atomic<uint64_t>":
+        uint64_t load() noexcept nogil
+        void store(uint64_t value) noexcept nogil
+    cdef cppclass Peak "std::atomic<int64_t>":
+        int64_t load() noexcept nogil
+    cdef cppclass Tally "madspace::Tally":
+        Count bytes
+        Count blocks
+        Count limit
+        Peak peak_bytes
+        Peak peak_blocks
+        int64_t used_bytes() noexcept nogil
+        int64_t used_blocks() noexcept nogil
+        bint reserve(uint64_t n) noexcept nogil
+        void cancel(uint64_t n) noexcept nogil
+        void note_peaks() noexcept nogil
+        void release(uint64_t n) noexcept nogil
+        void reset_peaks() noexcept nogil
+        void clear() noexcept nogil

@@ -1,0 +1,25 @@
+from madspace.core.device cimport Device
+from madspace.core.stream cimport Stream
+
+
+# A page-locked allocation. Between two PinnedBuffers it lies idle, since giving it back would wait for the device.
+cdef class Block:
+    cdef void* ptr
+    cdef size_t nbytes           # a power of two
+    cdef Device device
+    cdef dict uses               # of the last PinnedBuffer: what must be done before the next one may have it
+
+
+cdef class PinnedBuffer:
+    cdef Block block_            # None for no bytes, and after close()
+    cdef readonly size_t nbytes
+    cdef readonly Device device
+    cdef dict uses_              # streams that use it: {key: Use}
+    cdef Stream writer_          # the stream of the last write, None where the host wrote last
+    cdef int n_views_            # exported by the buffer protocol
+    cdef bint closed_
+    cdef object __weakref__
+    cdef int check_open(self) except -1
+    cdef int before(self, Stream stream, bint write) except -1
+    cdef int after(self, Stream stream, bint write) except -1
+    cdef int let_go(self) noexcept

@@ -1,0 +1,418 @@
+"""Page-locked host memory, which the device copies to and from while the host goes on."""
+from operator import index
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport uintptr_t
+
+from cuda.bindings cimport cydriver
+from cuda.bindings.cydriver cimport CUcontext, CUresult, CUstreamCaptureMode
+
+from madspace.core cimport _driver as drv
+from madspace.core._leaks cimport remember
+from madspace.core._teardown cimport is_closed
+from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_done, key_of, new_use, wait_for
+from madspace.core._watch cimport LEAKS, watchers
+from madspace.core.device cimport Device, get_device
+from madspace.core.memory cimport Buffer
+from madspace.core.stream cimport Stream, as_stream
+
+import numpy as np
+
+from madspace.core.device import as_device
+from madspace.errors import ClosedError, ShapeError
+
+cdef enum:
+    SMALLEST = 4096     # a page: what is locked
+
+# Blocks that were let go, by size. One entry at a time goes in and out: destructors may come here in the midst of it,
+# and other threads.
+cdef dict idle = {}
+cdef list waiting = []      # of the same, but in use by the device when they were seen last
+
+
+@cython.final
+@cython.no_gc_clear         # the destructor needs the device
+cdef class Block:
+    def __dealloc__(self):
+        cdef CUresult code
+        cdef CUcontext context
+        if self.ptr != NULL:
+            context = self.device.context_
+            with nogil:
+                code = drv.quiet_mem_free_host(context, self.ptr)
+            drv.report(code, "cuMemFreeHost")
+
+
+@cython.no_gc_clear         # the destructor needs the block
+cdef class PinnedBuffer:
+    """A block of page-locked ("pinned") host memory.
+
+    Parameters
+    ----------
+    nbytes : int
+        Bytes, uninitialised; 0 gives a buffer with ``ptr`` 0.
+    device : Device, int or str, optional
+        In whose context the memory is locked; device 0 if left out. The buffers of every device may copy from and to it.
+
+    Attributes
+    ----------
+    nbytes : int
+        Its size.
+    device : Device
+        As given.
+
+    Raises
+    ------
+    OutOfMemoryError
+        When no more memory can be locked.
+    DriverNotFoundError, DriverError, ForkError
+        As from ``Device``.
+
+    Notes
+    -----
+    Copies are queued and return at once, also inside of captures. They are ordered among each other, on whatever streams
+    they are, by events on the device. What the host does with the memory is not: synchronize() before it reads what was
+    copied here, and before it changes what is being copied from here.
+
+    The memory is reused, by a later PinnedBuffer of about the same size, when the device is done with it; nothing waits
+    when this object is closed or collected. trim() gives idle memory back to the system. Whoever captures a copy keeps
+    this object alive for as long as the graph may be launched.
+
+    Examples
+    --------
+    >>> import madspace
+    >>> def upload(array, buffer, stream):
+    ...     staged = madspace.PinnedBuffer(array.nbytes)
+    ...     staged.numpy(array.dtype)[:] = array.ravel()
+    ...     staged.copy_to(buffer, stream=stream)      # `staged` may go now
+    """
+
+    def __cinit__(self):
+        self.closed_ = True     # until it has its memory
+
+    def __init__(self, nbytes, device=None):
+        if not self.closed_ or self.device is not None:
+            raise TypeError("PinnedBuffer: __init__ was called twice")
+        cdef size_t size = index(nbytes)
+        cdef Device where = get_device(0) if device is None else as_device(device)
+        if size > 0:
+            self.block_ = take_block(size, where)
+        self.nbytes = size
+        self.device = where
+        self.uses_ = {}
+        self.closed_ = False
+        if watchers() & LEAKS:
+            remember(self)
+
+    @property
+    def ptr(self):
+        """Address, on the host and on every device, an int; 0 for a buffer of no bytes and after close()."""
+        return 0 if self.block_ is None else <uintptr_t>self.block_.ptr
+
+    @property
+    def closed(self):
+        """Whether close() was called."""
+        return self.closed_
+
+    def __len__(self):
+        return self.nbytes
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        self.check_open()
+        PyBuffer_FillInfo(view, self, NULL if self.block_ is None else self.block_.ptr, self.nbytes, 0, flags)
+        self.n_views_ += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self.n_views_ -= 1
+
+    def numpy(self, dtype="uint8"):
+        """View the memory as an array.
+
+        Parameters
+        ----------
+        dtype : numpy.dtype or what makes one, optional
+            Type of the elements, whose size divides `nbytes`.
+
+        Returns
+        -------
+        numpy.ndarray
+            One-dimensional, writable; it keeps this object alive and open.
+
+        Raises
+        ------
+        ValueError
+            When the size of an element does not divide `nbytes`.
+        ClosedError
+            When the buffer is closed.
+        """
+        self.check_open()
+        return np.frombuffer(self, dtype) if self.nbytes > 0 else np.empty(0, dtype)
+
+    def copy_to(self, Buffer buffer not None, *, stream=None):
+        """Copy the whole content to device memory, without waiting.
+
+        Parameters
+        ----------
+        buffer : Buffer
+            Of exactly `nbytes` bytes.
+        stream : Stream, int, or any object that ``to_stream`` takes, optional
+            Where the copy is queued, a stream of the buffer's device; the buffer's stream if left out.
+
+        Raises
+        ------
+        ShapeError
+            When `buffer` has another size.
+        ClosedError
+            When one of them or the stream is closed.
+        """
+        copy(self, buffer, stream, True)
+
+    def copy_from(self, Buffer buffer not None, *, stream=None):
+        """Copy device memory here, without waiting; it has arrived after synchronize() of this object or the stream.
+
+        Parameters
+        ----------
+        buffer : Buffer
+            Of exactly `nbytes` bytes.
+        stream : Stream, int, or any object that ``to_stream`` takes, optional
+            Where the copy is queued, a stream of the buffer's device; the buffer's stream if left out.
+
+        Raises
+        ------
+        ShapeError, ClosedError
+            As from copy_to().
+        """
+        copy(self, buffer, stream, False)
+
+    def query(self):
+        """Tell, without waiting, whether all copies so far are done, those in captures left aside.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        KernelFaultError
+            When a kernel crashed.
+        ClosedError
+            When the buffer is closed.
+        """
+        self.check_open()
+        return all_done(self.uses_)
+
+    def synchronize(self):
+        """Wait on the host until all copies so far are done, those in captures left aside.
+
+        Raises
+        ------
+        KernelFaultError, ClosedError
+            As from query().
+        """
+        cdef Use use
+        cdef int pushed
+        self.check_open()
+        for use in list(self.uses_.values()):
+            if not is_done(use):
+                pushed = use.device.push()
+                try:
+                    with nogil:
+                        drv.event_synchronize(use.event)
+                finally:
+                    use.device.pop(pushed)
+
+    @staticmethod
+    def trim():
+        """Give idle page-locked memory back to the system.
+
+        Notes
+        -----
+        Memory that a device still uses stays. The driver may wait for the device meanwhile.
+        """
+        cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
+        collect_finished()
+        if not idle:
+            return
+        # As for the allocation: harmless to captures in this mode only.
+        with nogil:
+            drv.thread_exchange_capture_mode(&mode)
+        try:
+            for size in list(idle):
+                idle.pop(size, None)
+        finally:
+            with nogil:
+                drv.thread_exchange_capture_mode(&mode)
+
+    def close(self):
+        """Let the memory go, to be reused when the device is done with it; idempotent, and nothing waits.
+
+        Raises
+        ------
+        BufferError
+            While there are views of it (numpy(), memoryview).
+        """
+        if self.closed_:
+            return
+        if self.n_views_ > 0:
+            raise BufferError(f"close: expected no views of the memory, got {self.n_views_}: drop the arrays first")
+        self.closed_ = True
+        self.let_go()
+
+    def __dealloc__(self):
+        if not self.closed_:
+            self.closed_ = True
+            self.let_go()
+
+    def __enter__(self):
+        self.check_open()
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+    def __repr__(self):
+        state = ", closed" if self.closed_ else ""
+        return f"<PinnedBuffer {self.ptr:#x} of {self.nbytes} bytes{state}>"
+
+    cdef int check_open(self) except -1:
+        if self.closed_:
+            raise ClosedError(f"pinned buffer: expected an open one, got {self!r}")
+        return 0
+
+    cdef int before(self, Stream stream, bint write) except -1:
+        # A write comes behind all uses, a read behind the last write. A stream is always behind itself, but a new one
+        # under a dead one's handle is not: hence the identity.
+        cdef Use use
+        if is_captured(stream):
+            return 0
+        if write:
+            for use in list(self.uses_.values()):
+                wait_for(stream, use)
+        elif self.writer_ is not None and (self.writer_ is not stream or <uintptr_t>stream.handle_ == PER_THREAD):
+            use = self.uses_.get(key_of(self.writer_))
+            if use is not None:     # None: another thread is in the midst of its own copy
+                wait_for(stream, use)
+        return 0
+
+    cdef int after(self, Stream stream, bint write) except -1:
+        cdef Use use
+        if is_captured(stream):
+            return 0
+        key = key_of(stream)
+        use = new_use(self.uses_.get(key), stream)
+        if write:
+            self.uses_ = {key: use}     # it came behind all others
+            self.writer_ = stream
+        else:
+            self.uses_[key] = use
+        return 0
+
+    cdef int let_go(self) noexcept:
+        cdef Block block = self.block_
+        self.block_ = None
+        if block is None or is_closed():
+            return 0
+        block.uses = self.uses_
+        self.uses_ = None
+        self.writer_ = None
+        waiting.append(block)
+        return 0
+
+
+cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device) except -1:
+    cdef Device device = buffer.pool.device
+    cdef Stream where = buffer.stream if stream is None else as_stream(stream, device)
+    cdef int pushed
+    pinned.check_open()
+    buffer.check_open()
+    where.check_open()
+    if buffer.nbytes != pinned.nbytes:
+        raise ShapeError(f"buffer: expected {pinned.nbytes} bytes, got {buffer.nbytes}")
+    if pinned.nbytes == 0:
+        return 0
+    pushed = device.push()
+    try:
+        pinned.before(where, not to_device)
+        buffer.before(where, to_device)
+        with nogil:
+            if to_device:
+                drv.memcpy_htod_async(buffer.ptr_, pinned.block_.ptr, buffer.nbytes, where.handle_)
+            else:
+                drv.memcpy_dtoh_async(pinned.block_.ptr, buffer.ptr_, buffer.nbytes, where.handle_)
+        buffer.after(where, to_device)
+        pinned.after(where, not to_device)
+    finally:
+        device.pop(pushed)
+    return 0
+
+
+cdef bint all_done(dict uses) except -1:
+    cdef Use use
+    for use in list(uses.values()):
+        if not is_done(use):
+            return False
+    return True
+
+
+cdef int collect_finished() except -1:
+    """Move what the device is done with to the idle blocks."""
+    cdef Block block
+    for _ in range(len(waiting)):
+        try:
+            block = waiting.pop(0)
+        except IndexError:      # another thread was here
+            break
+        done = False
+        try:
+            done = all_done(block.uses)
+        finally:
+            if not done:
+                waiting.append(block)
+        block.uses = None
+        idle.setdefault(block.nbytes, []).append(block)
+    return 0
+
+
+cdef Block take_block(size_t nbytes, Device device):
+    cdef size_t size = SMALLEST
+    cdef Block block
+    cdef CUresult code
+    while size < nbytes and size < (<size_t>1 << 62):
+        size *= 2
+    collect_finished()
+    try:
+        return idle[size].pop()
+    except (KeyError, IndexError):
+        pass
+    block = Block.__new__(Block)
+    block.device = device
+    block.nbytes = size
+    code = lock_memory(block)
+    if code == cydriver.CUDA_ERROR_OUT_OF_MEMORY:
+        PinnedBuffer.trim()
+        code = lock_memory(block)
+    if code != cydriver.CUDA_SUCCESS:
+        raise drv.error_of(code, "cuMemHostAlloc", f"asked for {size} bytes of page-locked host memory")
+    return block
+
+
+cdef CUresult lock_memory(Block block) except *:
+    cdef CUresult code
+    cdef void* ptr = NULL
+    cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
+    cdef int pushed = block.device.push()
+    try:
+        # It would break a capture that this or another thread is in the middle of, except in this mode.
+        with nogil:
+            drv.thread_exchange_capture_mode(&mode)
+        try:
+            with nogil:
+                drv.mem_host_alloc(&ptr, block.nbytes, cydriver.CU_MEMHOSTALLOC_PORTABLE, &code)
+        finally:
+            block.ptr = ptr
+            with nogil:
+                drv.thread_exchange_capture_mode(&mode)
+    finally:
+        block.device.pop(pushed)
+    return code
