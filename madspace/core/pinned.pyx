@@ -226,6 +226,11 @@ cdef class PinnedBuffer:
     def trim():
         """Give idle page-locked memory back to the system.
 
+        Raises
+        ------
+        DriverError
+            When the driver refuses; what is left stays idle.
+
         Notes
         -----
         Memory that a device still uses stays. The driver may wait for the device meanwhile.
@@ -239,7 +244,7 @@ cdef class PinnedBuffer:
             drv.thread_exchange_capture_mode(&mode)
         try:
             for size in list(idle):
-                idle.pop(size, None)
+                unlock_all(idle.get(size, []))
         finally:
             with nogil:
                 drv.thread_exchange_capture_mode(&mode)
@@ -369,8 +374,36 @@ cdef int collect_finished() except -1:
         finally:
             if not done:
                 waiting.append(block)
-        block.uses = None
-        idle.setdefault(block.nbytes, []).append(block)
+        if done:
+            block.uses = None
+            idle.setdefault(block.nbytes, []).append(block)
+    return 0
+
+
+cdef int unlock_all(list blocks) except -1:
+    cdef Block block
+    cdef CUresult code
+    cdef int pushed
+    while blocks:
+        try:
+            block = blocks.pop()
+        except IndexError:      # another thread was here
+            break
+        pushed = -1
+        code = cydriver.CUDA_ERROR_UNKNOWN
+        try:
+            pushed = block.device.push()
+            with nogil:
+                code = drv.quiet_mem_free_host(block.device.context_, block.ptr)
+        finally:
+            if code == cydriver.CUDA_SUCCESS:
+                block.ptr = NULL
+            else:
+                blocks.append(block)
+            if pushed != -1:
+                block.device.pop(pushed)
+        if code != cydriver.CUDA_SUCCESS:
+            drv.raise_code(code, "cuMemFreeHost")
     return 0
 
 
