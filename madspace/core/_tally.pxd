@@ -16,8 +16,8 @@ cdef extern from *:
       std::atomic<int64_t> peak_bytes{0}, peak_blocks{0};
       std::atomic<uint64_t> limit{UINT64_MAX};                // of the bytes in use
 
-      int64_t used_bytes() const { return static_cast<int64_t>(bytes.load() - freed_bytes.load()); }
-      int64_t used_blocks() const { return static_cast<int64_t>(blocks.load() - freed_blocks.load()); }
+      int64_t used_bytes() const { return difference(bytes, freed_bytes); }
+      int64_t used_blocks() const { return difference(blocks, freed_blocks); }
 
       // Before an allocation: false where it would pass the limit. cancel() where it fails afterwards.
       bool reserve(uint64_t n) {
@@ -25,11 +25,16 @@ cdef extern from *:
         if (most == UINT64_MAX) {
           bytes.fetch_add(n);
         } else {
-          uint64_t before = bytes.load();
-          do {
+          for (uint64_t before = bytes.load();;) {
             uint64_t used = before - freed_bytes.load();
-            if (used > most || n > most - used) return false;
-          } while (!bytes.compare_exchange_weak(before, before + n));
+            if (n > most || used > most - n) {
+              uint64_t now = bytes.load();
+              if (now == before) return false;
+              before = now;
+            } else if (bytes.compare_exchange_weak(before, before + n)) {
+              break;
+            }
+          }
         }
         blocks.fetch_add(1);
         return true;
@@ -56,6 +61,15 @@ cdef extern from *:
       }
 
      private:
+      // Of one moment, although the two are read one after the other.
+      static int64_t difference(const std::atomic<uint64_t>& all, const std::atomic<uint64_t>& freed) {
+        for (uint64_t before = all.load();;) {
+          uint64_t gone = freed.load();
+          uint64_t now = all.load();
+          if (now == before) return static_cast<int64_t>(now - gone);
+          before = now;
+        }
+      }
       static void raise(std::atomic<int64_t>& peak, int64_t now) {
         int64_t before = peak.load();
         while (before < now && !peak.compare_exchange_weak(before, now)) {

@@ -147,11 +147,11 @@ def test_what_allocate_raises_comes_out(device):
     def allocate(nbytes, device_id, stream):
         raise KeyError(nbytes)
 
-    before = madspace.memory_stats()
+    before = madspace.memory_stats()[:6]
     madspace.set_allocator(0, allocate, print)
     with pytest.raises(KeyError, match=str(N)):
         device.pool.allocate(N)
-    assert madspace.memory_stats() == before
+    assert madspace.memory_stats()[:6] == before
 
 
 def test_no_memory_is_an_error(device):
