@@ -28,7 +28,15 @@ class Soak:
         self.event = Event(device)
         self.kept = [self._new() for _ in range(N_KEPT)]
         self.operations: list[Callable[[], None]] = [
-            self.replace, self.replace, self.replace, self.close, self.fill, self.fill, self.copy, self.stage, self.order,
+            self.replace,
+            self.replace,
+            self.replace,
+            self.close,
+            self.fill,
+            self.fill,
+            self.copy,
+            self.stage,
+            self.order,
             self.change_stream,
         ]
 

@@ -8,5 +8,5 @@ from madspace.core.stream cimport Stream
 cdef CUdeviceptr take_memory(MemoryPool pool, Allocator allocator, size_t nbytes, Stream stream) except 0
 # Back to where it came from, behind all uses (None: none) and on its stream, which is let go. While the stream is being
 # captured nothing happens: call again later.
-cdef CUresult give_memory(MemoryPool pool, Allocator allocator, CUdeviceptr ptr, size_t nbytes, Stream stream, dict uses,
-                          bint* captured) noexcept
+cdef CUresult give_memory(MemoryPool pool, Allocator allocator, CUdeviceptr ptr, size_t nbytes, Stream stream,
+                          dict uses, bint* captured) noexcept

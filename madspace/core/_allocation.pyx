@@ -95,8 +95,8 @@ cdef void tell(bint allocated, MemoryPool pool, CUdeviceptr ptr, size_t nbytes, 
             count_free(nbytes)
 
 
-cdef CUresult give_memory(MemoryPool pool, Allocator allocator, CUdeviceptr ptr, size_t nbytes, Stream stream, dict uses,
-                          bint* captured) noexcept:
+cdef CUresult give_memory(MemoryPool pool, Allocator allocator, CUdeviceptr ptr, size_t nbytes, Stream stream,
+                          dict uses, bint* captured) noexcept:
     cdef CUcontext context = stream.device.context_
     cdef CUstream handle = stream.handle_
     cdef CUresult code

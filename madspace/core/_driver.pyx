@@ -2,7 +2,6 @@
 import _thread
 import warnings
 
-from cpython.exc cimport PyErr_WriteUnraisable
 from libc.stdint cimport uint64_t
 
 from cuda.bindings cimport cydriver
@@ -163,11 +162,9 @@ cdef int report(CUresult code, str call) noexcept:
     # A lost context was told to the caller by the call that lost it, and has no memory left to leak.
     if code == cydriver.CUDA_SUCCESS or code == cydriver.CUDA_ERROR_DEINITIALIZED:
         return 0
-    try:
-        if <int>code not in STICKY_CODES:
-            warnings.warn(f"while an object was destroyed: {error_of(code, call, '')}", MadspaceWarning, stacklevel=2)
-    except Exception:       # the warning was turned into an error
-        PyErr_WriteUnraisable(None)
+    if <int>code not in STICKY_CODES:
+        # Where warnings are errors this one leaves as what Python prints of errors that nobody can catch.
+        warnings.warn(f"while an object was destroyed: {error_of(code, call, '')}", MadspaceWarning, stacklevel=2)
     return 0
 
 

@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport uintptr_t
 
 from cuda.bindings cimport cydriver
-from cuda.bindings.cydriver cimport CUcontext, CUresult, CUstream, CUstreamCaptureMode
+from cuda.bindings.cydriver cimport CUcontext, CUresult, CUstream
 
 from madspace.core cimport _driver as drv
 from madspace.core.event cimport give_event, take_event
@@ -78,17 +78,9 @@ cdef Use new_use(Use earlier, Stream stream):
 cdef bint is_done(Use use) except -1:
     cdef int done
     cdef int pushed = use.device.push()
-    cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
     try:
-        # A query would break a capture that this or another thread is in the middle of, except in this mode.
         with nogil:
-            drv.thread_exchange_capture_mode(&mode)
-        try:
-            with nogil:
-                done = drv.event_query(use.event)
-        finally:
-            with nogil:
-                drv.thread_exchange_capture_mode(&mode)
+            done = drv.event_query(use.event)
     finally:
         use.device.pop(pushed)
     return done

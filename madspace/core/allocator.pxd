@@ -1,7 +1,8 @@
 from cuda.bindings.cydriver cimport CUdeviceptr, CUstream
 from libc.stdint cimport int64_t
 
-# torch's CUDAPluggableAllocator: void* (ssize_t size, int device, cudaStream_t stream), and the free with the pointer first.
+# As torch's CUDAPluggableAllocator takes them: void* (ssize_t size, int device, cudaStream_t stream), and the free with
+# the pointer first.
 ctypedef void* (*raw_allocate_fn)(int64_t nbytes, int device_id, CUstream stream) noexcept nogil
 ctypedef void (*raw_free_fn)(void* ptr, int64_t nbytes, int device_id, CUstream stream) noexcept nogil
 

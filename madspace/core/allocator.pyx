@@ -1,7 +1,7 @@
 """Other libraries' allocators in place of the device's own pool."""
 import warnings
 
-from cpython.exc cimport PyErr_WriteUnraisable
+cimport cython
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUdeviceptr, CUstream
 from libc.stdint cimport INT64_MAX, int64_t, uintptr_t
@@ -17,6 +17,7 @@ cdef enum:
     ALIGNMENT = 256     # what kernels rely on
 
 
+@cython.no_gc_clear         # buffers of a cycle that is collected still need it
 cdef class Allocator:
     cdef CUdeviceptr take(self, size_t nbytes, int device_id, CUstream stream) except 0:
         cdef int64_t size
@@ -51,17 +52,11 @@ cdef class Allocator:
         try:
             self.free_(<uintptr_t>ptr, size, device_id, <uintptr_t>stream)
         except Exception as error:
-            warn(f"free: the allocator that set_allocator() installed raised {type(error).__name__}: {error}; "
-                 f"{nbytes} bytes on device {device_id} may be lost")
+            # Where warnings are errors this one leaves as what Python prints of errors that nobody can catch.
+            warnings.warn(
+                f"free: the allocator that set_allocator() installed raised {type(error).__name__}: {error}; "
+                f"{nbytes} bytes on device {device_id} may be lost", MadspaceWarning, stacklevel=2)
         return 0
-
-
-cdef int warn(str message) noexcept:
-    try:
-        warnings.warn(message, MadspaceWarning, stacklevel=2)
-    except Exception:       # the warning was turned into an error
-        PyErr_WriteUnraisable(None)
-    return 0
 
 
 def set_allocator(device, allocate, free=None):
@@ -77,9 +72,9 @@ def set_allocator(device, allocate, free=None):
         ``void* (ssize_t nbytes, int device_id, CUstream stream)``, as torch's ``CUDAPluggableAllocator`` takes it.
         None brings the own pool back.
     free : callable, int or None
-        ``free(ptr, nbytes, device_id, stream_handle)``: later work of the stream may have the memory for something else.
-        An int is a C function ``void (void* ptr, ssize_t nbytes, int device_id, CUstream stream)``. Of the same kind as
-        `allocate`.
+        ``free(ptr, nbytes, device_id, stream_handle)``: later work of the stream may have the memory for something
+        else. An int is a C function ``void (void* ptr, ssize_t nbytes, int device_id, CUstream stream)``. Of the same
+        kind as `allocate`.
 
     Raises
     ------
@@ -104,7 +99,7 @@ def set_allocator(device, allocate, free=None):
     torch's caching allocator::
 
         from torch.cuda import caching_allocator_alloc, caching_allocator_delete
-        madspace.set_allocator(0, caching_allocator_alloc, lambda ptr, nbytes, device, stream: caching_allocator_delete(ptr))
+        madspace.set_allocator(0, caching_allocator_alloc, lambda ptr, *_: caching_allocator_delete(ptr))
     """
     cdef MemoryPool pool
     cdef Allocator allocator = None

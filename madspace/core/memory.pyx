@@ -378,6 +378,10 @@ def allocate_buffer(MemoryPool pool not None, size_t nbytes, Stream stream not N
 
 
 cdef int defer(Buffer buffer) except -1:
+    return defer_free(heir_of(buffer))
+
+
+cdef Buffer heir_of(Buffer buffer):
     # The buffer itself may be in its destructor: another one inherits the memory, and the hold on the stream.
     cdef Buffer heir = Buffer.__new__(Buffer)
     heir.nbytes = buffer.nbytes
@@ -390,7 +394,7 @@ cdef int defer(Buffer buffer) except -1:
     heir.closed_ = False
     buffer.uses_ = None
     buffer.ptr_ = 0
-    return defer_free(heir)
+    return heir
 
 
 cdef int transfer(Buffer buffer, Py_buffer* view, Stream stream, bint to_device) except -1:

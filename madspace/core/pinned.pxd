@@ -1,13 +1,6 @@
+from madspace.core._pinned_blocks cimport Block
 from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
-
-
-# A page-locked allocation. Between two PinnedBuffers it lies idle, since giving it back would wait for the device.
-cdef class Block:
-    cdef void* ptr
-    cdef size_t nbytes           # a power of two
-    cdef Device device
-    cdef dict uses               # of the last PinnedBuffer: what must be done before the next one may have it
 
 
 cdef class PinnedBuffer:

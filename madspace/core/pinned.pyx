@@ -5,11 +5,9 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uintptr_t
 
-from cuda.bindings cimport cydriver
-from cuda.bindings.cydriver cimport CUcontext, CUresult, CUstreamCaptureMode
-
 from madspace.core cimport _driver as drv
 from madspace.core._leaks cimport remember
+from madspace.core._pinned_blocks cimport Block, all_done, put_block, take_block, unlock_idle
 from madspace.core._teardown cimport is_closed
 from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_done, key_of, new_use, wait_for
 from madspace.core._watch cimport LEAKS, watchers
@@ -22,27 +20,6 @@ import numpy as np
 from madspace.core.device import as_device
 from madspace.errors import ClosedError, ShapeError
 
-cdef enum:
-    SMALLEST = 4096     # a page: what is locked
-
-# Blocks that were let go, by size. One entry at a time goes in and out: destructors may come here in the midst of it,
-# and other threads.
-cdef dict idle = {}
-cdef list waiting = []      # of the same, but in use by the device when they were seen last
-
-
-@cython.final
-@cython.no_gc_clear         # the destructor needs the device
-cdef class Block:
-    def __dealloc__(self):
-        cdef CUresult code
-        cdef CUcontext context
-        if self.ptr != NULL:
-            context = self.device.context_
-            with nogil:
-                code = drv.quiet_mem_free_host(context, self.ptr)
-            drv.report(code, "cuMemFreeHost")
-
 
 @cython.no_gc_clear         # the destructor needs the block
 cdef class PinnedBuffer:
@@ -53,7 +30,7 @@ cdef class PinnedBuffer:
     nbytes : int
         Bytes, uninitialised; 0 gives a buffer with ``ptr`` 0.
     device : Device, int or str, optional
-        In whose context the memory is locked; device 0 if left out. The buffers of every device may copy from and to it.
+        In whose context the memory is locked; device 0 if left out. Buffers of every device may copy from and to it.
 
     Attributes
     ----------
@@ -71,9 +48,9 @@ cdef class PinnedBuffer:
 
     Notes
     -----
-    Copies are queued and return at once, also inside of captures. They are ordered among each other, on whatever streams
-    they are, by events on the device. What the host does with the memory is not: synchronize() before it reads what was
-    copied here, and before it changes what is being copied from here.
+    Copies are queued and return at once, also inside of captures. They are ordered among each other, on whatever
+    streams they are, by events on the device. What the host does with the memory is not: synchronize() before it reads
+    what was copied here, and before it changes what is being copied from here.
 
     The memory is reused, by a later PinnedBuffer of about the same size, when the device is done with it; nothing waits
     when this object is closed or collected. trim() gives idle memory back to the system. Whoever captures a copy keeps
@@ -235,19 +212,7 @@ cdef class PinnedBuffer:
         -----
         Memory that a device still uses stays. The driver may wait for the device meanwhile.
         """
-        cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
-        collect_finished()
-        if not idle:
-            return
-        # As for the allocation: harmless to captures in this mode only.
-        with nogil:
-            drv.thread_exchange_capture_mode(&mode)
-        try:
-            for size in list(idle):
-                unlock_all(idle.get(size, []))
-        finally:
-            with nogil:
-                drv.thread_exchange_capture_mode(&mode)
+        unlock_idle()
 
     def close(self):
         """Let the memory go, to be reused when the device is done with it; idempotent, and nothing waits.
@@ -318,10 +283,9 @@ cdef class PinnedBuffer:
         self.block_ = None
         if block is None or is_closed():
             return 0
-        block.uses = self.uses_
+        put_block(block, self.uses_)
         self.uses_ = None
         self.writer_ = None
-        waiting.append(block)
         return 0
 
 
@@ -350,102 +314,3 @@ cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device)
     finally:
         device.pop(pushed)
     return 0
-
-
-cdef bint all_done(dict uses) except -1:
-    cdef Use use
-    for use in list(uses.values()):
-        if not is_done(use):
-            return False
-    return True
-
-
-cdef int collect_finished() except -1:
-    """Move what the device is done with to the idle blocks."""
-    cdef Block block
-    for _ in range(len(waiting)):
-        try:
-            block = waiting.pop(0)
-        except IndexError:      # another thread was here
-            break
-        done = False
-        try:
-            done = all_done(block.uses)
-        finally:
-            if not done:
-                waiting.append(block)
-        if done:
-            block.uses = None
-            idle.setdefault(block.nbytes, []).append(block)
-    return 0
-
-
-cdef int unlock_all(list blocks) except -1:
-    cdef Block block
-    cdef CUresult code
-    cdef int pushed
-    while blocks:
-        try:
-            block = blocks.pop()
-        except IndexError:      # another thread was here
-            break
-        pushed = -1
-        code = cydriver.CUDA_ERROR_UNKNOWN
-        try:
-            pushed = block.device.push()
-            with nogil:
-                code = drv.quiet_mem_free_host(block.device.context_, block.ptr)
-        finally:
-            if code == cydriver.CUDA_SUCCESS:
-                block.ptr = NULL
-            else:
-                blocks.append(block)
-            if pushed != -1:
-                block.device.pop(pushed)
-        if code != cydriver.CUDA_SUCCESS:
-            drv.raise_code(code, "cuMemFreeHost")
-    return 0
-
-
-cdef Block take_block(size_t nbytes, Device device):
-    cdef size_t size = SMALLEST
-    cdef Block block
-    cdef CUresult code
-    while size < nbytes and size < (<size_t>1 << 62):
-        size *= 2
-    collect_finished()
-    try:
-        return idle[size].pop()
-    except (KeyError, IndexError):
-        pass
-    block = Block.__new__(Block)
-    block.device = device
-    block.nbytes = size
-    code = lock_memory(block)
-    if code == cydriver.CUDA_ERROR_OUT_OF_MEMORY:
-        PinnedBuffer.trim()
-        code = lock_memory(block)
-    if code != cydriver.CUDA_SUCCESS:
-        raise drv.error_of(code, "cuMemHostAlloc", f"asked for {size} bytes of page-locked host memory")
-    return block
-
-
-cdef CUresult lock_memory(Block block) except *:
-    cdef CUresult code
-    cdef void* ptr = NULL
-    cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
-    cdef int pushed = block.device.push()
-    try:
-        # It would break a capture that this or another thread is in the middle of, except in this mode.
-        with nogil:
-            drv.thread_exchange_capture_mode(&mode)
-        try:
-            with nogil:
-                drv.mem_host_alloc(&ptr, block.nbytes, cydriver.CU_MEMHOSTALLOC_PORTABLE, &code)
-        finally:
-            block.ptr = ptr
-            with nogil:
-                drv.thread_exchange_capture_mode(&mode)
-    finally:
-        block.device.pop(pushed)
-    return code

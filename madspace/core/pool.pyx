@@ -45,8 +45,8 @@ cdef class MemoryPool:
     device : Device, int or str, optional
         Where the memory is; device 0 if left out.
     limit : int, optional
-        Bytes that may be in buffers at one time; an allocation that would pass it is refused before the driver is asked.
-        No limit if left out.
+        Bytes that may be in buffers at one time; an allocation that would pass it is refused before the driver is
+        asked. No limit if left out.
     release_threshold : int, optional
         Bytes that the pool may keep idle when a stream or the device is synchronised; all of them if left out.
 

@@ -77,8 +77,8 @@ cdef class statistics:
     Counted are all buffers of the process: of every thread, device and pool, those in tensors included, with the bytes
     that were asked for. A free counts when it is queued, and also for a buffer that was allocated before the scope
     began; so the current numbers may be negative. Buffers of no bytes need no memory and do not count. Scopes may be
-    nested, each has its own numbers, and what happens in the inner one counts in the outer one as well. The numbers stay
-    after the scope's end. Where no scope is active, an allocation pays for one test of a flag.
+    nested, each has its own numbers, and what happens in the inner one counts in the outer one as well. The numbers
+    stay after the scope's end. Where no scope is active, an allocation pays for one test of a flag.
 
     A decorated function gets a scope for each call. Generators and coroutines are measured until they return to their
     caller for the first time: put the scope inside of them.
@@ -153,7 +153,8 @@ cdef class statistics:
     @staticmethod
     def report():
         """The records as a table, a str of one line for each name, the largest peak first."""
-        lines = [f"{'scope':<32} {'calls':>8} {'peak bytes':>16} {'total bytes':>20} {'allocations':>12} {'left bytes':>16}"]
+        lines = [f"{'scope':<32} {'calls':>8} {'peak bytes':>16} {'total bytes':>20} {'allocations':>12} "
+                 f"{'left bytes':>16}"]
         for name, record in sorted(statistics.records().items(), key=lambda item: -item[1].peak_bytes):
             lines.append(f"{name:<32} {record.n_scopes:>8} {record.peak_bytes:>16,} {record.total_bytes:>20,} "
                          f"{record.total_count:>12,} {record.left_bytes:>16,}")

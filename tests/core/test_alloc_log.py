@@ -48,7 +48,9 @@ def read(path):
 
 
 def test_every_event_has_a_line(run, log):
-    thread, ptr, handle, default = map(int, run("""
+    thread, ptr, handle, default = map(
+        int,
+        run("""
 buffer = device.pool.allocate(1000, stream=stream)
 other = MemoryPool().allocate(24)
 print(threading.get_native_id(), buffer.ptr, stream.handle, device.default_stream.handle)
@@ -56,7 +58,8 @@ buffer.fill(1, stream=device.default_stream)        # the free waits for it
 buffer.close()
 device.pool.allocate(0).close()                     # needs no memory
 del other
-"""))
+"""),
+    )
     first, second, third, fourth = read(log)
     assert first | {"time": 0} == dict(zip(HEADER, (thread, 0, "allocate", 0, ptr, 1000, handle), strict=True))
     assert (second["action"], second["size"], second["stream"]) == ("allocate", 24, default)
@@ -73,7 +76,10 @@ except madspace.OutOfMemoryError:
     pool.allocate(10).close()
 """)
     assert [(event["action"], event["pointer"] == 0, event["size"]) for event in read(log)] == [
-        ("failure", True, 11), ("allocate", False, 10), ("free", False, 10)]
+        ("failure", True, 11),
+        ("allocate", False, 10),
+        ("free", False, 10),
+    ]
 
 
 def test_it_may_be_replayed(run, log, device):
@@ -112,7 +118,11 @@ with capturing(stream):
 device.pool.allocate(16).close()
 """)
     assert [(event["action"], event["size"]) for event in read(log)] == [
-        ("allocate", 8), ("free", 8), ("allocate", 16), ("free", 16)]
+        ("allocate", 8),
+        ("free", 8),
+        ("allocate", 16),
+        ("free", 16),
+    ]
 
 
 def test_an_old_file_is_replaced(run, log):
@@ -154,14 +164,19 @@ def test_nothing_happens_without_an_allocation(run, log):
 
 def test_the_folder_of_the_import_counts(run, log, tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    run(f"os.chdir({str(tmp_path / 'elsewhere')!r}); device.pool.allocate(1).close()",
-        env={"MADSPACE_ALLOC_LOG": os.path.relpath(log)})
+    run(
+        f"os.chdir({str(tmp_path / 'elsewhere')!r}); device.pool.allocate(1).close()",
+        env={"MADSPACE_ALLOC_LOG": os.path.relpath(log)},
+    )
     assert len(read(log)) == 2
 
 
 def test_a_file_that_cannot_be_written_is_a_warning(run_python, real_gpu, tmp_path):
     done = run_python(
-        SCRIPT + "device.pool.allocate(1).close(); device.pool.allocate(1).close()", driver="real" if real_gpu else "fake",
-        env={"MADSPACE_ALLOC_LOG": str(tmp_path / "missing" / "log.csv")}, args=("-W", "default"))
+        SCRIPT + "device.pool.allocate(1).close(); device.pool.allocate(1).close()",
+        driver="real" if real_gpu else "fake",
+        env={"MADSPACE_ALLOC_LOG": str(tmp_path / "missing" / "log.csv")},
+        args=("-W", "default"),
+    )
     assert done.returncode == 0
     assert done.stderr.count("MADSPACE_ALLOC_LOG: the allocation log ends here: No such file or directory") == 1

@@ -24,7 +24,8 @@ def run(run_python, real_gpu, tmp_path):
     def run(script, value="1", **more):
         (tmp_path / "empty.ptx").write_bytes(EMPTY)
         path = str(tmp_path / "script.py")
-        code = f"import sys; sys.argv[1:] = [{str(tmp_path / 'empty.ptx')!r}]; exec(compile({SCRIPT + script!r}, {path!r}, 'exec'))"
+        image = str(tmp_path / "empty.ptx")
+        code = f"import sys; sys.argv[1:] = [{image!r}]; exec(compile({SCRIPT + script!r}, {path!r}, 'exec'))"
         environment = {} if value is None else {"MADSPACE_LEAK_CHECK": value}
         done = run_python(code, driver="real" if real_gpu else "fake", env=environment, **more)
         assert (done.returncode, done.stdout, done.faults) == (0, "", [])
@@ -71,22 +72,28 @@ def test_what_is_closed_or_gone_is_not(run, end):
         "cycle": "things.append(things); del things",
         "late hook": "kept = things; atexit.register(lambda: [thing.close() for thing in things])",
     }
-    assert run(f"""
+    assert (
+        run(f"""
 things = [device.pool.allocate(8), Stream(), Event(), MemoryPool(), PinnedBuffer(8), Module(image)]
 device.default_stream, device.pool
 things[0].fill(1, stream=things[1])
 {ends[end]}
-""") == []
+""")
+        == []
+    )
 
 
 def test_a_buffer_that_waits_for_a_capture_to_end_is_not(run):
-    assert run("""
+    assert (
+        run("""
 from cuda.bindings import driver
 from raw_driver import checked, current
 with Stream() as stream, device.pool.allocate(8, stream=stream) as buffer:
     with current(0):
         checked(driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
-""") == []
+""")
+        == []
+    )
 
 
 @pytest.mark.parametrize("value", [None, "", "0", "false", "OFF"])

@@ -2,12 +2,13 @@
 
 import threading
 
-import madspace
 import pytest
+from raw_driver import capturing
+
+import madspace
 from madspace.core.pool import MemoryPool
 from madspace.core.stream import Stream
 from madspace.errors import ClosedError, OutOfMemoryError
-from raw_driver import capturing
 
 N = 1 << 20
 
@@ -16,7 +17,13 @@ def test_a_new_pool_has_counted_nothing(device):
     stats = MemoryPool().stats()
     assert stats == (0,) * 10 + (None,)
     assert stats._fields[:6] == (
-        "current_bytes", "peak_bytes", "total_bytes", "current_count", "peak_count", "total_count")
+        "current_bytes",
+        "peak_bytes",
+        "total_bytes",
+        "current_count",
+        "peak_count",
+        "total_count",
+    )
 
 
 def test_allocations_and_frees_are_counted(device, stream):
@@ -25,7 +32,7 @@ def test_allocations_and_frees_are_counted(device, stream):
     second = pool.allocate(1000, stream=stream)
     second.close()
     third = pool.allocate(24, stream=stream)
-    pool.allocate(0, stream=stream)                 # needs no memory
+    pool.allocate(0, stream=stream)  # needs no memory
     stats = pool.stats()
     assert (stats.current_bytes, stats.peak_bytes, stats.total_bytes) == (N + 24, N + 1000, N + 1024)
     assert (stats.current_count, stats.peak_count, stats.total_count) == (2, 2, 3)
@@ -94,7 +101,7 @@ def test_a_limit_may_be_set_and_lifted(device):
     pool = MemoryPool()
     assert pool.limit is None
     buffer = pool.allocate(N)
-    pool.limit = 100                                # less than is in use
+    pool.limit = 100  # less than is in use
     assert pool.limit == pool.stats().limit == 100
     with pytest.raises(OutOfMemoryError):
         pool.allocate(1)
@@ -104,7 +111,9 @@ def test_a_limit_may_be_set_and_lifted(device):
     pool.allocate(N).close()
 
 
-@pytest.mark.parametrize(("limit", "error"), [(-1, ValueError), (2**64, ValueError), (1.5, TypeError), ("1", TypeError)])
+@pytest.mark.parametrize(
+    ("limit", "error"), [(-1, ValueError), (2**64, ValueError), (1.5, TypeError), ("1", TypeError)]
+)
 def test_a_limit_is_a_number_of_bytes(fake, device, limit, error):
     before = fake.counts()["pool"]
     with pytest.raises(error):
@@ -134,7 +143,7 @@ def test_frees_that_are_put_off_count_until_they_happen(device, stream):
     with capturing(stream):
         buffer.close()
         assert pool.stats().current_bytes == N
-    pool.allocate(N, stream=stream).close()         # makes room first
+    pool.allocate(N, stream=stream).close()  # makes room first
     assert pool.stats().current_bytes == 0
 
 

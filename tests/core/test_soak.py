@@ -2,8 +2,9 @@
 
 import gc
 
-import madspace
 from soak import Soak
+
+import madspace
 
 N = 4000
 

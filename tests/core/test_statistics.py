@@ -3,8 +3,9 @@
 import gc
 import threading
 
-import madspace
 import pytest
+
+import madspace
 from madspace import statistics
 
 N = 1000
@@ -19,8 +20,14 @@ def no_records():
 
 
 def numbers(scope):
-    return (scope.current_bytes, scope.peak_bytes, scope.total_bytes, scope.current_count, scope.peak_count,
-            scope.total_count)
+    return (
+        scope.current_bytes,
+        scope.peak_bytes,
+        scope.total_bytes,
+        scope.current_count,
+        scope.peak_count,
+        scope.total_count,
+    )
 
 
 def test_a_scope_counts_what_happens_in_it(device):
@@ -129,9 +136,10 @@ def test_an_exception_ends_the_scope(device):
 
 def test_a_scope_may_begin_again_but_not_twice(device):
     scope = statistics()
-    with scope, pytest.raises(RuntimeError, match="active already"):
+    with scope:
         device.pool.allocate(N).close()
-        scope.__enter__()
+        with pytest.raises(RuntimeError, match="active already"):
+            scope.__enter__()
     with scope:
         pass
     assert numbers(scope) == (0,) * 6
