@@ -1,7 +1,10 @@
 from collections.abc import Callable
-from typing import SupportsIndex
+from typing import SupportsIndex, final
 
 from madspace.core.device import Device
+
+@final
+class Allocator: ...
 
 def set_allocator(
     device: Device | SupportsIndex | str,

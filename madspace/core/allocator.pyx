@@ -17,6 +17,7 @@ cdef enum:
     ALIGNMENT = 256     # what kernels rely on
 
 
+@cython.final
 @cython.no_gc_clear         # buffers of a cycle that is collected still need it
 cdef class Allocator:
     cdef CUdeviceptr take(self, size_t nbytes, int device_id, CUstream stream) except 0:
