@@ -5,10 +5,13 @@ from importlib.metadata import PackageNotFoundError, version
 from madspace.core._library import is_available
 from madspace.core.allocator import set_allocator
 from madspace.core.binding import BoundKernel
+from madspace.core.capture import capture
 from madspace.core.compiler import compile, compile_image, get_include
 from madspace.core.creation import asarray, empty, from_dlpack, zeros
 from madspace.core.device import Device, device_count
 from madspace.core.event import Event
+from madspace.core.graph import Graph
+from madspace.core.graph_exec import GraphExec
 from madspace.core.kernel import Kernel
 from madspace.core.memory import Buffer, MemoryPool
 from madspace.core.module import Module, preload
@@ -57,6 +60,8 @@ __all__ = [
     "DriverNotFoundError",
     "Event",
     "ForkError",
+    "Graph",
+    "GraphExec",
     "Kernel",
     "KernelFaultError",
     "KernelImageError",
@@ -76,6 +81,7 @@ __all__ = [
     "WorkspaceError",
     "WorkspaceLayout",
     "asarray",
+    "capture",
     "compile",
     "compile_image",
     "device_count",

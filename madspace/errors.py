@@ -169,6 +169,7 @@ _HINTS = {
     906: "the legacy default stream takes part implicitly; use a non-blocking stream",
     907: "the event was recorded inside a capture and means nothing outside it",
     908: "the capture must end in the thread in which it began",
+    910: "it is as before; instantiate() the other graph",
     912: "clusters of more than 8 blocks must be allowed for the kernel, and the device must have them",
 }
 

@@ -2,10 +2,11 @@
 from libc.stdint cimport uintptr_t
 
 from cuda.bindings cimport cydriver
-from cuda.bindings.cydriver cimport CUcontext, CUdeviceptr, CUresult, CUstream
+from cuda.bindings.cydriver cimport CUcontext, CUdeviceptr, CUresult, CUstream, CUstreamCaptureMode
 
 from madspace.core cimport _driver as drv
 from madspace.core._alloc_log cimport ALLOCATE, FAILURE, FREE, Action, log_event
+from madspace.core._recording cimport Recording, recording_of, side_stream
 from madspace.core._uses cimport wait_behind
 from madspace.core._watch cimport LOG, STATISTICS, watchers
 from madspace.core.allocator cimport Allocator
@@ -40,18 +41,21 @@ cdef CUdeviceptr take_memory(MemoryPool pool, Allocator allocator, size_t nbytes
 cdef CUdeviceptr ask(MemoryPool pool, Allocator allocator, size_t nbytes, Stream stream) except 0:
     cdef CUstream handle = stream.handle_
     cdef CUdeviceptr ptr = 0
+    cdef CUstreamCaptureMode mode
     cdef int capturing
     cdef CUresult code = cydriver.CUDA_SUCCESS
     with nogil:
         capturing = drv.stream_is_capturing(handle)
-        if not capturing and allocator is None:
-            drv.mem_alloc_from_pool_async(&ptr, nbytes, pool.handle_, handle, &code)
     if capturing:
-        raise drv.error_of(
-            cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuMemAllocFromPoolAsync",
-            "the stream is being captured: pass out= (and workspace=) so that nothing is allocated")
+        handle = beside(stream)
     if allocator is not None:
-        return allocator.take(nbytes, pool.device.id, handle)
+        mode = drv.relax()
+        try:
+            return allocator.take(nbytes, pool.device.id, handle)
+        finally:
+            drv.restore(mode)
+    with nogil:
+        drv.mem_alloc_from_pool_async(&ptr, nbytes, pool.handle_, handle, &code)
     if code == cydriver.CUDA_ERROR_OUT_OF_MEMORY:
         free_deferred()
         with nogil:
@@ -60,6 +64,17 @@ cdef CUdeviceptr ask(MemoryPool pool, Allocator allocator, size_t nbytes, Stream
     if code != cydriver.CUDA_SUCCESS:
         raise drv.error_of(code, "cuMemAllocFromPoolAsync", account(pool, nbytes, code))
     return ptr
+
+
+cdef CUstream beside(Stream stream) except NULL:
+    """Where memory is taken in a capture of ours: on another stream, once and for all launches of the graph."""
+    # A memory node would tie the graph to one executable, and leave its results unmapped until the first launch.
+    cdef Recording recording = recording_of(stream)
+    if recording is None:
+        raise drv.error_of(
+            cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuMemAllocFromPoolAsync",
+            "the stream is being captured: pass out= (and workspace=) so that nothing is allocated")
+    return side_stream(recording).handle_
 
 
 cdef object beyond_limit(MemoryPool pool, size_t nbytes):

@@ -4,7 +4,8 @@ from libc.stdint cimport uint64_t
 
 from cuda.bindings.cydriver cimport (
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
-    CUkernel, CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUuuid,
+    CUkernel, CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
+    CUstreamCaptureMode, CUuuid,
 )
 
 # Start the driver: cuInit, exit and fork guards, raw entry points. Idempotent, thread safe. Needed before the others,
@@ -12,6 +13,8 @@ from cuda.bindings.cydriver cimport (
 cdef int init() except -1
 cdef int raise_code(CUresult code, const char* call) except -1 with gil
 cdef object error_of(CUresult code, str call, str detail)      # the exception, not raised
+# The driver's own entry point, for paths that must not enter the Python layer. After init().
+cdef int resolve(const char* name, void** pointer) except -1
 
 # devices and contexts
 cdef int driver_get_version(int* version) except -1 nogil      # 13000 for CUDA 13.0
@@ -39,6 +42,10 @@ cdef int stream_wait_event(CUstream stream, CUevent event) except -1 nogil
 cdef int stream_is_capturing(CUstream stream) except -1 nogil       # 1 also for a broken capture
 # The CUstreamCaptureStatus; id: of the capture while it goes on (unique in the process), else 0.
 cdef int stream_get_capture_info(CUstream stream, uint64_t* id) except -1 nogil
+# What this thread does in between breaks no capture, of whatever mode, of this or another thread or library: for calls
+# that have nothing to do with the captured streams.
+cdef CUstreamCaptureMode relax() noexcept nogil
+cdef void restore(CUstreamCaptureMode mode) noexcept nogil      # mode: what relax() gave
 
 # events
 cdef int event_create(CUevent* event, unsigned int flags) except -1 nogil

@@ -260,14 +260,17 @@ cdef int stream_get_priority(CUstream stream, int* priority) except -1 nogil:
 
 cdef int stream_synchronize(CUstream stream) except -1 nogil:
     ready("cuStreamSynchronize")
-    return check(cydriver.cuStreamSynchronize(stream), "cuStreamSynchronize")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuStreamSynchronize(stream)
+    restore(mode)
+    return check(code, "cuStreamSynchronize")
 
 
 cdef int stream_query(CUstream stream) except -1 nogil:
     ready("cuStreamQuery")
     cdef CUstreamCaptureMode mode = relax()
     cdef CUresult code = cydriver.cuStreamQuery(stream)
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     return done(code, "cuStreamQuery")
 
 
@@ -300,12 +303,18 @@ cdef int stream_get_capture_info(CUstream stream, uint64_t* id) except -1 nogil:
     return status
 
 
-# While another stream is captured in global or thread-local mode, allocations, frees, queries and the loading of code
-# outside the capture fail and break it, unless the thread is in relaxed mode for the call.
-cdef inline CUstreamCaptureMode relax() noexcept nogil:
+# While another stream is captured in global or thread-local mode, allocations, frees, waits, queries and the loading of
+# code outside the capture fail and break it, unless the thread is in relaxed mode for the call.
+cdef CUstreamCaptureMode relax() noexcept nogil:
     cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
-    raw_exchange_capture_mode(&mode)
+    if not is_closed():
+        raw_exchange_capture_mode(&mode)
     return mode
+
+
+cdef void restore(CUstreamCaptureMode mode) noexcept nogil:
+    if not is_closed():
+        raw_exchange_capture_mode(&mode)
 
 
 # ---- events ----
@@ -324,13 +333,16 @@ cdef int event_query(CUevent event) except -1 nogil:
     ready("cuEventQuery")
     cdef CUstreamCaptureMode mode = relax()
     cdef CUresult code = cydriver.cuEventQuery(event)
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     return done(code, "cuEventQuery")
 
 
 cdef int event_synchronize(CUevent event) except -1 nogil:
     ready("cuEventSynchronize")
-    return check(cydriver.cuEventSynchronize(event), "cuEventSynchronize")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuEventSynchronize(event)
+    restore(mode)
+    return check(code, "cuEventSynchronize")
 
 
 cdef int event_elapsed_time(float* ms, CUevent start, CUevent end, CUresult* code) except -1 nogil:
@@ -371,7 +383,7 @@ cdef int mem_alloc_from_pool_async(CUdeviceptr* ptr, size_t nbytes, CUmemoryPool
     ready("cuMemAllocFromPoolAsync")
     cdef CUstreamCaptureMode mode = relax()
     code[0] = raw_mem_alloc_from_pool_async(ptr, nbytes, pool, stream)
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     return 0
 
 
@@ -663,7 +675,7 @@ cdef CUresult quiet_mem_free_async(CUcontext context, CUdeviceptr ptr, CUstream 
         if code == cydriver.CUDA_SUCCESS and not capturing[0]:
             mode = relax()
             code = raw_mem_free_async(ptr, stream)
-            raw_exchange_capture_mode(&mode)
+            restore(mode)
         leave(pushed)
     return code
 

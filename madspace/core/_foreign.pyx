@@ -7,6 +7,7 @@ from libc.stdint cimport uintptr_t
 
 from madspace.core cimport _driver
 from madspace.core._dlpack_abi cimport DLPACK_MAJOR, DLTensor, LegacyTensor, ManagedTensor
+from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed
 from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_done, new_use
 from madspace.core.device cimport Device
@@ -57,6 +58,8 @@ cdef class Foreign:
         return order_inside(self.consumer.device, self.consumer.handle_, stream.handle_)
 
     cdef int after(self, Stream stream) except -1:
+        if n_recordings != 0:
+            note_memory(stream, self, True)
         return order_inside(self.consumer.device, stream.handle_, self.consumer.handle_)
 
 

@@ -231,17 +231,19 @@ cdef class KernelCode:
         cdef int captured
         cdef int pushed = device.push()
         try:
-            if stream is not None:
+            # What another object for the same kernel has loaded is only looked up.
+            if stream is not None and device.id not in self.module.ready_.get(self.name, ()):
                 with nogil:
                     captured = drv.stream_is_capturing(stream.handle_)
                 if captured:
                     raise drv.error_of(
                         cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuFuncLoad",
                         f"kernel {self.name} is not loaded on device {device.id} yet: call its load() before the "
-                        "capture")
+                        "capture, or madspace.preload() for madspace's own kernels")
             function = self.load_here()
         finally:
             device.pop(pushed)
+        self.module.ready_.setdefault(self.name, set()).add(device.id)
         if device.id < CACHED_DEVICES:
             self.functions_[device.id] = function
         return function

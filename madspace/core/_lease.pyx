@@ -9,6 +9,7 @@ from libc.string cimport memset
 from madspace.core cimport _driver as drv
 from madspace.core._dlpack_abi cimport DEVICE_CUDA
 from madspace.core._foreign cimport complain
+from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed
 from madspace.core._uses cimport PER_THREAD, is_captured, is_same, new_use, wait_for
 from madspace.core.event cimport order_streams
@@ -144,6 +145,8 @@ cdef class Lease:
                     fill(self.tensor, stream)
             finally:
                 if stream is not None:
+                    if n_recordings != 0:
+                        note_memory(stream, self, True)
                     if self.ordered:
                         self.note(stream)
                     if self.shared:

@@ -8,6 +8,7 @@ from cuda.bindings.cydriver cimport CUcontext, CUfunction, CUkernel, CUresult
 from madspace.core cimport _driver as drv
 from madspace.core._arguments cimport device_of_arguments, lay_out, order_after, order_before
 from madspace.core._kernel_code cimport CACHED_DEVICES, KernelCode
+from madspace.core._recording cimport n_recordings, note_kept
 from madspace.core._shape cimport Shape, describe_shape, read_shape, start
 from madspace.core.device cimport Device, get_device
 from madspace.core.module cimport Module
@@ -149,6 +150,8 @@ cdef class Kernel(KernelCode):
         if code != cydriver.CUDA_SUCCESS:
             call = "cuLaunchKernel" if shape.cluster[0] == 0 and not shape.cooperative else "cuLaunchKernelEx"
             raise drv.error_of(code, call, f"kernel {self.name}, {describe_shape(shape)}")
+        if n_recordings != 0:
+            note_kept(stream, self)
         return 0
 
     cdef int launch_ordered(self, CUfunction function, const Shape* shape, Stream stream, void** params,

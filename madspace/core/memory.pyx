@@ -9,6 +9,7 @@ from cuda.bindings.cydriver cimport CUresult
 from madspace.core cimport _driver as drv
 from madspace.core._allocation cimport give_memory, take_memory
 from madspace.core._leaks cimport remember
+from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_with
 from madspace.core._teardown cimport is_closed
 from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_same, key_of, new_use, wait_for
 from madspace.core._watch cimport LEAKS, watchers
@@ -256,6 +257,8 @@ cdef class Buffer:
         return self.before_elsewhere(stream, write)
 
     cdef int after(self, Stream stream, bint write) except -1:
+        if n_recordings != 0:
+            note_memory(stream, self, write)
         if stream is self.stream or is_same(stream, self.stream):
             if write:
                 self.writer_ = self.stream
@@ -326,7 +329,7 @@ cdef class Buffer:
     cdef CUresult free(self) noexcept:
         cdef CUresult code
         cdef bint captured = False
-        if self.ptr_ == 0 or is_closed():
+        if self.ptr_ == 0 or is_closed() or (n_recordings != 0 and bequeath(self)):
             return cydriver.CUDA_SUCCESS
         code = give_memory(self.pool, self.allocator_, self.ptr_, self.nbytes, self.stream, self.uses_, &captured)
         if captured:
@@ -363,6 +366,8 @@ cdef Buffer allocate_from(MemoryPool pool, size_t nbytes, Stream stream):
         try:
             buffer.ptr_ = take_memory(pool, allocator, nbytes, stream)
             buffer.closed_ = False
+            if n_recordings != 0:
+                note_memory(stream, buffer, True)       # taken for a graph, used by it or not
         finally:
             pool.device.pop(pushed)
         if watchers() & LEAKS:
@@ -379,6 +384,17 @@ def allocate_buffer(MemoryPool pool not None, size_t nbytes, Stream stream not N
 
 cdef int defer(Buffer buffer) except -1:
     return defer_free(heir_of(buffer))
+
+
+cdef bint bequeath(Buffer buffer) except -1:
+    """Leave memory that a capture of ours uses to its graph, which will go on using it."""
+    cdef Buffer heir
+    cdef Recording recording = recording_with(buffer)
+    if recording is None:
+        return False
+    heir = heir_of(buffer)
+    recording.note(heir, recording.memory.pop(id(buffer))[1])
+    return True
 
 
 cdef Buffer heir_of(Buffer buffer):

@@ -1,6 +1,7 @@
 from cuda.bindings.cydriver cimport CUlibrary
 
 from madspace.core.device cimport Device
+from madspace.core.stream cimport Stream
 
 
 cdef class Module:
@@ -8,6 +9,7 @@ cdef class Module:
     cdef readonly str name
     cdef bint closed_
     cdef bint shared_            # everybody's: stays open
+    cdef dict ready_             # {kernel name: set of the numbers of devices on which it was loaded}
     cdef bytearray log_          # the driver may write to it when it compiles, also later
     cdef int check_open(self) except -1
     cdef int load(self, bytes image) except -1
@@ -16,5 +18,6 @@ cdef class Module:
 
 
 # The module of the shipped cubins with this stem that fits the device (madspace/_cubins/manifest.json),
-# loaded once per (stem, image). KernelImageError lists what there is.
-cdef Module shipped_module(str stem, Device device)
+# loaded once per (stem, image). KernelImageError lists what there is. CaptureError where it would be loaded in a capture
+# of the stream that it is meant for.
+cdef Module shipped_module(str stem, Device device, Stream stream=*)

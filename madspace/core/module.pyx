@@ -12,10 +12,11 @@ from cuda.bindings.cydriver cimport CUkernel, CUresult
 
 from madspace.core cimport _driver as drv
 from madspace.core._leaks cimport remember
+from madspace.core._uses cimport is_captured
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
 from madspace.core.pool cimport own_pool
-from madspace.core.stream cimport own_stream
+from madspace.core.stream cimport Stream, own_stream
 
 from madspace.core._images import find_image, read_image, shipped_images
 from madspace.core.device import as_device
@@ -63,6 +64,7 @@ cdef class Module:
 
     def __cinit__(self):
         self.closed_ = True     # until it is loaded
+        self.ready_ = {}
 
     def __init__(self, image, *, str name=None):
         if self.library_ != NULL:
@@ -206,10 +208,15 @@ cdef class Module:
 
 # ---- the kernels that come with the package ----
 
-cdef Module shipped_module(str stem, Device device):
+cdef Module shipped_module(str stem, Device device, Stream stream=None):
     key = (stem, device.id)
     cdef Module module = by_device.get(key)
     if module is None:
+        if stream is not None and is_captured(stream):
+            raise drv.error_of(
+                cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuLibraryLoadData",
+                f"the kernels of {stem} are not loaded on device {device.id} yet: call madspace.preload() before the "
+                "capture")
         image = find_image(stem, device.compute_capability)
         with loading:
             module = by_file.get(image["file"])

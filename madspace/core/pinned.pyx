@@ -8,6 +8,7 @@ from libc.stdint cimport uintptr_t
 from madspace.core cimport _driver as drv
 from madspace.core._leaks cimport remember
 from madspace.core._pinned_blocks cimport Block, all_done, put_block, take_block, unlock_idle
+from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed
 from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_done, key_of, new_use, wait_for
 from madspace.core._watch cimport LEAKS, watchers
@@ -267,6 +268,8 @@ cdef class PinnedBuffer:
 
     cdef int after(self, Stream stream, bint write) except -1:
         cdef Use use
+        if n_recordings != 0:
+            note_memory(stream, self, write)
         if is_captured(stream):
             return 0
         key = key_of(stream)

@@ -189,11 +189,17 @@ cdef class MemoryPool:
             When the pool's limit or the device has no room, the latter also after idle memory was given back. The
             message has the sizes.
         CaptureError
-            When the stream is being captured.
+            When another library captures the stream.
         DeviceMismatchError
             When the stream belongs to another device.
         ClosedError
             When the pool or the stream is closed.
+
+        Notes
+        -----
+        In a ``madspace.capture`` the memory is taken once, for all launches, and belongs to the graph as well: it stays,
+        at the same address, until the graph and everything made of it are gone. What a launch writes to it is valid
+        until the next launch.
         """
         cdef size_t size = index(nbytes)
         cdef Stream where = own_stream(self.device) if stream is None else as_stream(stream, self.device)

@@ -7,7 +7,8 @@ from madspace.core._operand cimport Intake, Operand, hand_over, rows_overlap
 from madspace.core.device cimport Device
 from madspace.core.kernel cimport Kernel
 from madspace.core.memory cimport Buffer, allocate
-from madspace.core.module cimport Module, shipped_module
+from madspace.core.module cimport shipped_module
+from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor, empty_host, make_tensor
 from madspace.cpu._lanes cimport HostFunction, host_function, run_events
 
@@ -97,6 +98,8 @@ cdef class EventOp:
             intake.take(&operands[i], arrays[i], self.input_names[i], False)
         n = self.batch(operands)
         results = self.outputs(intake, operands, n, out)
+        if n > 0 and intake.device is not None:
+            self.kernel_for(intake.device, intake.stream)       # before anything is made
         missing = [i for i in range(n_out) if results[i] is None]
         if missing:
             self.make_missing(intake, operands + n_in, n, results, missing)
@@ -237,7 +240,7 @@ cdef class EventOp:
             with nogil:
                 run_events(self.host_.run_, args, n)
             return 0
-        kernel = self.kernel_for(intake.device)
+        kernel = self.kernel_for(intake.device, intake.stream)
         block = SMALL_BLOCK if n < SMALL_BATCH else LARGE_BLOCK
         params[0] = args
         pushed = intake.device.push()
@@ -250,13 +253,13 @@ cdef class EventOp:
             intake.device.pop(pushed)
         return 0
 
-    cdef Kernel kernel_for(self, Device device):
-        cdef Module module
-        kernel = self.kernels_.get(device.id)
+    cdef Kernel kernel_for(self, Device device, Stream stream):
+        cdef Kernel kernel = self.kernels_.get(device.id)
         if kernel is None:
-            module = shipped_module(self.stem_, device)
-            kernel = self.kernels_[device.id] = module[self.kernel]
-        return <Kernel>kernel
+            kernel = shipped_module(self.stem_, device, stream).get(self.kernel)
+            kernel.function_on(device, stream)
+            self.kernels_[device.id] = kernel
+        return kernel
 
 
 cdef inline int64_t padded(int64_t nbytes):

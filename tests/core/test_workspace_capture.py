@@ -5,10 +5,11 @@ import scratch_op
 from cuda.bindings import driver
 from raw_driver import ForeignStream, capturing, checked, current
 
+from madspace.core.capture import capture
 from madspace.core.creation import zeros
 from madspace.core.stream import Stream
 from madspace.core.workspace import Workspace
-from madspace.errors import CaptureError, DriverError
+from madspace.errors import CaptureError, DriverError, WorkspaceError
 
 N = scratch_op.N
 MODES = [mode for mode in driver.CUstreamCaptureMode if "INVALID" not in mode.name]
@@ -146,3 +147,27 @@ def test_each_failure_in_a_capture_leaves_nothing(fake, device, stream):
             kept.clear()
             assert fake.counts() == before, name
         stream.wait(side)
+
+
+def test_a_graph_keeps_a_workspace_and_orders_its_launches(device, workspace, stream, late):
+    out = device.pool.allocate(N, stream=stream)
+    with capture(stream) as graph:
+        scratch_op.run(workspace, 5, stream, out.ptr)
+    executable = graph.instantiate()
+    executable.launch(late)
+    scratch_op.run(workspace, 6, stream)        # behind the late launch, which copies what it has written
+    assert scratch_op.content(workspace.ptr) == 6
+    assert scratch_op.content(out.ptr) == 5
+    del workspace, graph
+    executable.launch(stream)
+    assert scratch_op.content(out.ptr) == 5
+
+
+def test_a_launch_that_fails_gives_its_turn_back(fake, device, workspace, stream):
+    with capture(stream) as graph:
+        scratch_op.run(workspace, 5, stream)
+    executable = graph.instantiate()
+    with fake.failing("cuGraphLaunch"), pytest.raises(DriverError, match="cuGraphLaunch"):
+        executable.launch(stream)
+    with pytest.raises(WorkspaceError, match=r"before\(\) of this thread"):
+        workspace.after(stream)

@@ -223,6 +223,10 @@ class Fake:
         self.lib.fake_unregister_kernel(name.encode())
         self._callbacks.pop(name, None)
 
+    def set_condition(self, condition: int, value: int) -> None:
+        """Set the condition of a conditional node, as a kernel in it would."""
+        self.lib.fake_set_condition(ctypes.c_ulonglong(condition), ctypes.c_uint(value))
+
     def accept_all(self, on: bool = True) -> None:
         """Let every image have every kernel (unregistered ones do nothing)."""
         self.lib.fake_accept_all(int(on))

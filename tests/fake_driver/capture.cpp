@@ -1,4 +1,4 @@
-// Stream capture and graphs, as far as bookkeeping goes: a graph is the list of captured work in the order of capture.
+// Stream capture. The captured work becomes a chain of nodes in the order of capture, whatever the streams.
 #include <algorithm>
 
 #include "fake.h"
@@ -20,7 +20,7 @@ int capture_submit(Stream* stream, int node_type, std::function<void()> run) {
   Capture* capture = stream->capture;
   if (capture->invalid) return kCaptureInvalidated;
   stream->clock[stream]++;
-  if (node_type >= 0) capture->graph->nodes.push_back({node_type, std::move(run)});
+  if (node_type >= 0) capture->tail = {append_node(capture->graph, node_type, std::move(run), capture->tail)};
   return kSuccess;
 }
 
@@ -90,17 +90,35 @@ using namespace fake;
   Stream* stream = find_stream(handle);                     \
   if (!stream) return call(kInvalidHandle)
 
-API int cuStreamBeginCapture_v2(void* handle, int mode) {
-  STREAM_CALL(cuStreamBeginCapture);
+static int begin_capture(Call& call, Stream* stream, int mode, GraphObject* graph, std::vector<Node*> tail) {
   if (mode < 0 || mode > 2) return call(kInvalidValue);
   if (stream == legacy_stream(stream->context)) return call(kCaptureUnsupported);
   if (stream->capture) return call(1);
-  auto* capture = new Capture{state().next_id++, mode, new GraphObject, stream, this_thread(), true, false, {}};
-  state().objects[capture->graph] = capture->graph;   // counted as live from the end of the capture on
-  capture->graph->live = false;
+  bool into = graph != nullptr;
+  if (!into) {
+    graph = new GraphObject;
+    state().objects[graph] = graph;   // counted as live from the end of the capture on
+    graph->live = false;
+  }
+  auto* capture = new Capture{state().next_id++, mode, graph, stream, this_thread(), true, false, {}, std::move(tail), into};
   state().captures.push_back(capture);
   join(stream, capture, {});
-  return call.code;
+  return call(kSuccess);
+}
+API int cuStreamBeginCapture_v2(void* handle, int mode) {
+  Call call("cuStreamBeginCapture", kCurrent, {{"stream", handle}, {"mode", mode}});
+  if (call.code) return call.code;
+  Stream* stream = find_stream(handle);
+  if (!stream) return call(kInvalidHandle);
+  return begin_capture(call, stream, mode, nullptr, {});
+}
+API int cuStreamBeginCaptureToGraph(void* handle, void* graph_handle, void* const* dependencies, const void*, size_t n, int mode) {
+  STREAM_CALL(cuStreamBeginCaptureToGraph);
+  GraphObject* graph = find<GraphObject>(graph_handle);
+  if (!graph) return call(kInvalidValue);
+  std::vector<Node*> tail;
+  for (size_t i = 0; i < n; i++) tail.push_back(static_cast<Node*>(dependencies[i]));
+  return begin_capture(call, stream, mode, graph, std::move(tail));
 }
 API int cuStreamEndCapture(void* handle, void** out) {
   STREAM_CALL(cuStreamEndCapture);
@@ -117,8 +135,10 @@ API int cuStreamEndCapture(void* handle, void** out) {
   all.erase(std::find(all.begin(), all.end(), capture));
   if (capture->invalid) return call(kCaptureInvalidated);
   if (unjoined) return call(kCaptureUnjoined);
-  capture->graph->live = true;
-  state().live[kGraph]++;
+  if (!capture->into) {
+    capture->graph->live = true;
+    state().live[kGraph]++;
+  }
   *out = capture->graph;
   return call.code;
 }
@@ -128,83 +148,31 @@ API int cuStreamIsCapturing(void* handle, int* status) {
   *status = capture_status(stream);
   return call.code;
 }
-static int capture_info(Call& call, Stream* stream, int* status, unsigned long long* id, void** graph) {
+static int capture_info(Call& call, Stream* stream, int* status, unsigned long long* id, void** graph,
+                        const void*** dependencies, size_t* n) {
   if (stream == legacy_stream(stream->context) && context_captures(stream->context)) return call(kCaptureImplicit);
   *status = capture_status(stream);
-  if (stream->capture && id) *id = stream->capture->id;
-  if (stream->capture && graph) *graph = stream->capture->graph;
+  if (n) *n = 0;
+  if (!stream->capture) return call(kSuccess);
+  if (id) *id = stream->capture->id;
+  if (graph) *graph = stream->capture->graph;
+  if (dependencies) *dependencies = (const void**)stream->capture->tail.data();
+  if (n) *n = stream->capture->tail.size();
   return call(kSuccess);
 }
-API int cuStreamGetCaptureInfo_v2(void* handle, int* status, unsigned long long* id, void** graph, const void***, size_t* n) {
+API int cuStreamGetCaptureInfo_v2(void* handle, int* status, unsigned long long* id, void** graph, const void*** dependencies,
+                                  size_t* n) {
   STREAM_CALL(cuStreamGetCaptureInfo);
-  if (n) *n = 0;
-  return capture_info(call, stream, status, id, graph);
+  return capture_info(call, stream, status, id, graph, dependencies, n);
 }
-API int cuStreamGetCaptureInfo_v3(void* handle, int* status, unsigned long long* id, void** graph, const void***,
+API int cuStreamGetCaptureInfo_v3(void* handle, int* status, unsigned long long* id, void** graph, const void*** dependencies,
                                   const void**, size_t* n) {
   STREAM_CALL(cuStreamGetCaptureInfo);
-  if (n) *n = 0;
-  return capture_info(call, stream, status, id, graph);
+  return capture_info(call, stream, status, id, graph, dependencies, n);
 }
 API int cuThreadExchangeStreamCaptureMode(int* mode) {
   Call call("cuThreadExchangeStreamCaptureMode", kInit, {{"mode", *mode}});
   if (call.code) return call.code;
   std::swap(capture_mode(), *mode);
   return call.code;
-}
-
-API int cuGraphDestroy(void* handle) {
-  Call call("cuGraphDestroy", kInit, {{"graph", handle}});
-  if (call.code) return call.code;
-  GraphObject* graph = find<GraphObject>(handle);
-  if (!graph) return call(kInvalidValue);
-  drop(graph);
-  return call.code;
-}
-API int cuGraphGetNodes(void* handle, void** nodes, size_t* n) {
-  Call call("cuGraphGetNodes", kInit, {{"graph", handle}});
-  if (call.code) return call.code;
-  GraphObject* graph = find<GraphObject>(handle);
-  if (!graph) return call(kInvalidValue);
-  if (nodes)
-    for (size_t i = 0; i < *n; i++) nodes[i] = i < graph->nodes.size() ? &graph->nodes[i] : nullptr;
-  if (!nodes || *n > graph->nodes.size()) *n = graph->nodes.size();
-  return call.code;
-}
-API int cuGraphNodeGetType(void* node, int* type) {
-  Call call("cuGraphNodeGetType", kInit, {{"node", node}});
-  if (!call.code) *type = static_cast<Node*>(node)->type;
-  return call.code;
-}
-API int cuGraphInstantiateWithFlags(void** out, void* handle, unsigned long long flags) {
-  Call call("cuGraphInstantiate", kCurrent, {{"graph", handle}, {"flags", flags}});
-  if (call.code) return call.code;
-  GraphObject* graph = find<GraphObject>(handle);
-  if (!graph) return call(kInvalidValue);
-  auto* exec = add(new GraphExec);
-  exec->nodes = graph->nodes;
-  *out = exec;
-  return call.code;
-}
-API int cuGraphExecDestroy(void* handle) {
-  Call call("cuGraphExecDestroy", kInit, {{"exec", handle}});
-  if (call.code) return call.code;
-  GraphExec* exec = find<GraphExec>(handle);
-  if (!exec) return call(kInvalidValue);
-  drop(exec);
-  return call.code;
-}
-API int cuGraphUpload(void* exec, void* handle) {
-  STREAM_CALL(cuGraphUpload);
-  return call(find<GraphExec>(exec) ? kSuccess : kInvalidValue);
-}
-API int cuGraphLaunch(void* exec_handle, void* handle) {
-  Call call("cuGraphLaunch", kCurrent, {{"exec", exec_handle}, {"stream", handle}});
-  if (call.code) return call.code;
-  Stream* stream = find_stream(handle);
-  GraphExec* exec = find<GraphExec>(exec_handle);
-  if (!stream || !exec) return call(kInvalidHandle);
-  return call(submit(stream, 4, [exec] {
-    for (const Node& node : exec->nodes) node.run();
-  }));
 }

@@ -25,9 +25,9 @@ namespace fake {
 enum Code : int {
   kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kDeinitialized = 4, kInvalidDevice = 101,
   kInvalidImage = 200, kInvalidContext = 201, kInvalidPtx = 218, kInvalidHandle = 400, kNotFound = 500,
-  kNotReady = 600, kCooperativeTooLarge = 720, kInvalidClusterSize = 912, kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureMerge = 902, kCaptureUnmatched = 903,
+  kNotReady = 600, kNotSupported = 801, kCooperativeTooLarge = 720, kInvalidClusterSize = 912, kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureMerge = 902, kCaptureUnmatched = 903,
   kCaptureUnjoined = 904, kCaptureIsolation = 905, kCaptureImplicit = 906, kCapturedEvent = 907,
-  kCaptureWrongThread = 908,
+  kCaptureWrongThread = 908, kUpdateFailure = 910,
 };
 
 enum Kind { kContext, kStream, kEvent, kPool, kDeviceMemory, kHostMemory, kLibrary, kKernel, kFunction, kGraph,
@@ -132,16 +132,30 @@ struct Function : Object {
   Context* context = nullptr;
 };
 
-struct Node { int type; std::function<void()> run; };   // types as CUgraphNodeType: 0 kernel, 1 memcpy, 2 memset ...
+// Types as CUgraphNodeType: 0 kernel, 1 memcpy, 2 memset, 4 child graph, 10 allocation, 11 free, 13 conditional ...
+struct Node {
+  int type;
+  std::function<void()> run;             // null where a body or a child is run instead
+  struct GraphObject* graph = nullptr;
+  std::vector<Node*> after;
+  std::vector<struct GraphObject*> bodies;   // of a conditional: then, else; of a child graph: its copy
+  struct Condition* condition = nullptr;
+  bool loop = false;
+};
 struct GraphObject : Object {
   static constexpr Kind kThisKind = kGraph;
   GraphObject() : Object(kGraph) {}
-  std::vector<Node> nodes;
+  std::vector<Node*> nodes;              // never deallocated, in an order that respects `after`
+  bool body = false;                     // belongs to a node: nobody destroys it
+  long executables = 0;
 };
+struct Condition { unsigned value, start; bool assign; };
+struct Program;                          // what a launch runs, see graphs.cpp
 struct GraphExec : Object {
   static constexpr Kind kThisKind = kGraphExec;
   GraphExec() : Object(kGraphExec) {}
-  std::vector<Node> nodes;
+  std::shared_ptr<Program> program;      // launches that are queued keep the one that they were made with
+  GraphObject* graph = nullptr;
 };
 struct Capture {
   uint64_t id;
@@ -151,6 +165,8 @@ struct Capture {
   uint64_t thread;
   bool active = true, invalid = false;
   std::vector<Stream*> streams;
+  std::vector<Node*> tail;       // what the next captured work comes after
+  bool into = false;             // a graph that was there before
 };
 
 struct FailRule { std::string name; long countdown; int code; };
@@ -244,11 +260,15 @@ void capture_record(Stream* stream, Event* event);
 int capture_forbids_sync(Stream* stream);
 bool context_captures(Context* context);
 
+// graphs.cpp
+Node* append_node(GraphObject* graph, int type, std::function<void()> run, std::vector<Node*> after);
+
 // memory.cpp
 Memory* memory_at(uintptr_t address);  // allocation that holds the address, freed ones included
 void touch(uintptr_t address, size_t size, const char* what);
 void check_quarantine();
 void sweep_pools();
+Memory* graph_memory(size_t size, int device);   // of an allocation node; counted as nobody's
 
 // module.cpp and images.cpp
 bool image_has_kernel(const std::string& image, const std::string& name);

@@ -97,6 +97,16 @@ static void release(Memory* memory) {
   }
 }
 
+// The graph that has the node keeps it, and graphs are kept for ever.
+Memory* graph_memory(size_t size, int device) {
+  Memory* memory = allocate(kDeviceMemory, size, device, nullptr);
+  if (!memory) return nullptr;
+  count(memory, -1);
+  std::memset(memory->base, 0xFF, size);
+  memory->life = Life::kAllocQueued;
+  return memory;
+}
+
 static bool fits(Context* context, Pool* pool, size_t size) {
   if (pool && pool->max_size && pool->used + size > pool->max_size) return false;
   return state().used_by_device[pool ? pool->device : context->device] + size <= kDeviceBytes;

@@ -88,6 +88,7 @@ static int launch(Call& call, void* handle, const Shape& shape, void* stream_han
   KernelFn fn = it == state().registry.end() ? nullptr : it->second.fn;
   std::string name = kernel->name;
   return call(submit(stream, 0, [=]() mutable {
+    if (!kernel->live) fault("launch of a kernel whose library was unloaded: " + name);
     inspect_params(bytes, name);
     if (!fn) return;
     std::string copy = bytes;   // a graph launches this again

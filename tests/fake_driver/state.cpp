@@ -204,6 +204,7 @@ API void fake_reset() {
   s.accept_all = s.defer_new = false;
   s.attributes.clear();
   s.null_stream_uses = 0;
+  capture_mode() = 0;
   for (Stream* stream : streams_of(nullptr)) {
     stream->deferred = false;
     drain(stream);

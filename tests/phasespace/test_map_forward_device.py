@@ -135,3 +135,17 @@ def test_many_calls_leave_memory_where_it_was(device, mapping, inputs, out):
         mapping.map_forward(inputs, out=out)
     device.synchronize()
     assert device.pool.used_bytes == before
+
+
+def test_a_capture_keeps_inputs_and_results(device, stream, mapping, inputs):
+    madspace.preload()
+    with madspace.capture(stream, mode="global") as graph:
+        result = mapping.map_forward(inputs, stream=stream)
+    inputs.clear()
+    assert graph.node_counts() == {"kernel": 1}
+    executable = graph.instantiate()
+    for _ in range(2):
+        executable.launch(stream)
+        check(result)
+        for x in result:
+            x.copy_from(np.zeros(x.shape))

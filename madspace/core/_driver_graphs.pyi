@@ -1,0 +1,1 @@
+"""No public names: the wrapped driver calls are for the other extensions."""
