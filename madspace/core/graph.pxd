@@ -1,31 +1,11 @@
-from cuda.bindings.cydriver cimport CUgraph, CUgraphNode
-from libcpp.vector cimport vector
-
-from madspace.core._graph_operands cimport Operands
+from madspace.core._graph_life cimport GraphLife
 from madspace.core.device cimport Device
 from madspace.core.graph_node cimport GraphNode
-from madspace.core.stream cimport Stream
 
 
-cdef class Graph:
-    cdef readonly Device device
-    cdef CUgraph handle_
-    cdef Graph root              # of a conditional node's body: the graph that owns it; else None
-    cdef Operands operands       # the root's, for bodies
-    cdef bint closed_
-    cdef bint tied               # has nodes that allow one executable at a time and no copies
-    cdef object executable       # weak reference to the one of a tied graph
-    cdef dict unfreed            # {address: None} of allocation nodes
-    cdef Stream builder          # what nodes are captured from, one at a time; made at the first one
-    cdef bint is_awaited(self) noexcept             # a capture is to fill it
-    cdef int adopt(self, CUgraph handle) except -1
-    cdef int check_open(self) except -1
-    cdef int check_device(self, Stream stream) except -1
-    cdef int check_untied(self, str what) except -1
+cdef class Graph(GraphLife):
     cdef GraphNode add_captured(self, object work, tuple after)
     cdef GraphNode add_conditional(self, object condition, tuple after, int kind, int n_bodies)
-    cdef vector[CUgraphNode] node_list(self) except *
-    cdef object __weakref__
 
 
 cdef Graph new_graph(Device device)                 # without nodes: for a capture to fill

@@ -1,5 +1,4 @@
 """Graphs: device work that is described once and launched as a whole."""
-import os
 from operator import index
 
 cimport cython
@@ -8,29 +7,24 @@ from libc.string cimport memset
 from libcpp.vector cimport vector
 
 from cuda.bindings cimport cydriver
-from cuda.bindings.cydriver cimport CUDA_MEM_ALLOC_NODE_PARAMS, CUdeviceptr, CUgraph, CUgraphNode, CUresult
+from cuda.bindings.cydriver cimport CUDA_MEM_ALLOC_NODE_PARAMS, CUdeviceptr, CUgraph, CUgraphNode
 
-from madspace.core cimport _driver as drv
 from madspace.core cimport _driver_graphs as graphs
-from madspace.core._graph_operands cimport Operands
+from madspace.core._graph_life cimport GraphLife
 from madspace.core._recording cimport make_stream
-from madspace.core.device cimport Device, get_device
+from madspace.core.device cimport Device
 from madspace.core.graph_node cimport GraphNode, make_node, node_handles
 from madspace.core.kernel cimport Kernel
 from madspace.core.memory cimport Buffer
-from madspace.core.stream cimport Stream
 
-from madspace.core.device import as_device
-from madspace.errors import CaptureError, ClosedError, DeviceMismatchError
+from madspace.errors import DeviceMismatchError
 
-cdef frozenset TIED_KINDS = frozenset({"alloc", "free", "conditional"})
 cdef object capture_node = None         # of the layers above, from their first use on
 cdef object new_executable = None
 
 
-# The destructor needs the members: the collector must not clear them first.
-@cython.no_gc_clear
-cdef class Graph:
+@cython.no_gc_clear         # as the base
+cdef class Graph(GraphLife):
     """Work for a device, launched as a whole, again and again: from ``madspace.capture``, or put together node by node.
 
     Parameters
@@ -54,91 +48,6 @@ cdef class Graph:
     that respects `after`, and at the same time where it allows that. What they use (Buffers, memory of Tensors, kernels)
     stays alive as long as the graph, its copies and its executables. Not to be changed by two threads at a time.
     """
-
-    def __cinit__(self):
-        self.closed_ = True     # until there is a handle
-        self.operands = Operands.__new__(Operands)
-        self.unfreed = {}
-
-    def __init__(self, device=None):
-        cdef CUgraph handle
-        if self.device is not None:
-            raise TypeError("Graph: __init__ was called twice")
-        cdef Device where = get_device(0) if device is None else as_device(device)
-        graphs.prepare()
-        with nogil:
-            graphs.graph_create(&handle)
-        self.device = where
-        self.adopt(handle)
-
-    @property
-    def handle(self):
-        """The driver's handle (``CUgraph``), an int. It is valid until the graph is closed."""
-        return <uintptr_t>self.handle_
-
-    @property
-    def closed(self):
-        """Whether close() was called, or the capture that should have filled it failed."""
-        return self.closed_
-
-    @property
-    def n_nodes(self):
-        """Number of nodes; those inside children and bodies are not counted."""
-        cdef size_t n = 0
-        self.check_open()
-        with nogil:
-            graphs.graph_get_nodes(self.handle_, NULL, &n)
-        return n
-
-    def nodes(self):
-        """List the nodes.
-
-        Returns
-        -------
-        tuple of GraphNode
-            In the order in which the driver has them. `bodies` and `ptr` are known to the GraphNode only that the method
-            which added the node has returned.
-        """
-        cdef CUgraphNode handle
-        self.check_open()
-        return tuple([make_node(self, handle) for handle in self.node_list()])
-
-    def node_counts(self):
-        """Count the nodes by kind.
-
-        Returns
-        -------
-        dict
-            Kind (see GraphNode) to number.
-        """
-        counts = {}
-        for node in self.nodes():
-            counts[node.kind] = counts.get(node.kind, 0) + 1
-        return counts
-
-    def debug_dot(self, path, *, verbose=False):
-        """Write the graph as a drawing for Graphviz.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-            The file, which is replaced.
-        verbose : bool, optional
-            With all that the driver can tell about each node.
-
-        Raises
-        ------
-        OSError
-            When the file cannot be written.
-        """
-        cdef bytes encoded = os.fsencode(path)
-        cdef const char* text = encoded
-        cdef unsigned int flags = cydriver.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE if verbose else 0
-        self.check_open()
-        with open(path, "w"):
-            pass                # the driver would not say what is wrong with it
-        with nogil:
-            graphs.graph_debug_dot_print(self.handle_, text, flags)
 
     def clone(self):
         """Copy the graph.
@@ -461,73 +370,6 @@ cdef class Graph:
         """
         return self.add_conditional(condition, tuple(after), cydriver.CU_GRAPH_COND_TYPE_WHILE, 1)
 
-    def close(self):
-        """Give the graph back; idempotent. Executables made of it stay.
-
-        Raises
-        ------
-        ValueError
-            For a body, which ends with the graph that has it.
-        """
-        cdef CUresult code
-        if self.closed_:
-            return
-        if self.root is not None:
-            raise ValueError("close: expected a graph, got the body of a conditional node")
-        self.closed_ = True
-        if self.handle_ == NULL:
-            return
-        with nogil:
-            code = graphs.quiet_graph_destroy(self.handle_)
-        if code != cydriver.CUDA_SUCCESS:
-            drv.raise_code(code, "cuGraphDestroy")
-
-    def __dealloc__(self):
-        cdef CUresult code
-        if not self.closed_ and self.root is None and self.handle_ != NULL:
-            self.closed_ = True
-            with nogil:
-                code = graphs.quiet_graph_destroy(self.handle_)
-            drv.report(code, "cuGraphDestroy")
-
-    def __enter__(self):
-        self.check_open()
-        return self
-
-    def __exit__(self, *exc_info):
-        self.close()
-
-    def __repr__(self):
-        state = "closed" if self.closed_ else "being captured" if self.handle_ == NULL else "open"
-        return f"<Graph {<uintptr_t>self.handle_:#x} of device {self.device.id if self.device else None}, {state}>"
-
-    cdef bint is_awaited(self) noexcept:
-        return self.handle_ == NULL and not self.closed_
-
-    cdef int adopt(self, CUgraph handle) except -1:
-        self.handle_ = handle
-        self.closed_ = False
-        return 0
-
-    cdef int check_open(self) except -1:
-        if self.is_awaited():
-            raise CaptureError(f"graph: expected one whose capture has ended, got {self!r}")
-        if self.closed_ or (self.root is not None and self.root.closed_):
-            raise ClosedError(f"graph: expected an open graph, got {self!r}")
-        return 0
-
-    cdef int check_device(self, Stream stream) except -1:
-        if stream.device is not self.device:
-            raise DeviceMismatchError(f"stream: expected one of device {self.device.id}, the graph's, got {stream!r}")
-        return 0
-
-    cdef int check_untied(self, str what) except -1:
-        if self.root is not None:
-            raise ValueError(f"{what}: expected a graph, got the body of a conditional node")
-        if not TIED_KINDS.isdisjoint(self.node_counts()):
-            raise ValueError(f"{what}: expected a graph without allocation, free and conditional nodes, got {self!r}")
-        return 0
-
     cdef GraphNode add_captured(self, object work, tuple after):
         # Nodes are made by the calls that do the same work on a stream, with all their checks: captured, one at a time,
         # from a stream that nothing else runs on.
@@ -560,18 +402,6 @@ cdef class Graph:
         node = make_node(self, handle)
         node.bodies = tuple([make_body(self, params.conditional.phGraph_out[i]) for i in range(n_bodies)])
         return node
-
-    cdef vector[CUgraphNode] node_list(self) except *:
-        cdef vector[CUgraphNode] nodes
-        cdef size_t n = 0
-        with nogil:
-            graphs.graph_get_nodes(self.handle_, NULL, &n)
-        nodes.resize(n)
-        if n > 0:
-            with nogil:
-                graphs.graph_get_nodes(self.handle_, nodes.data(), &n)
-        return nodes
-
 
 cdef int expect_bytes(str name, Buffer buffer) except -1:
     buffer.check_open()

@@ -186,15 +186,15 @@ cdef class GraphExec:
             raise drv.error_of(code, "cuGraphExecUpdate", told)
         self.need(graph.operands)
 
-    def set_kernel(self, GraphNode node not None, kernel, grid, block, *args, **options):
+    def set_kernel(self, GraphNode node not None, kernel, grid, block, *args, shared=0):
         """Replace what a kernel node launches.
 
         Parameters
         ----------
         node : GraphNode
             A kernel node of `graph`, which stays as it is.
-        kernel, grid, block, *args, **options
-            As for Graph.add_kernel().
+        kernel, grid, block, *args, shared
+            As for ``Kernel.launch``; a cluster or a cooperative grid stays what the node has.
 
         Raises
         ------
@@ -218,7 +218,7 @@ cdef class GraphExec:
         if node.graph is not self.graph or node.kind != "kernel":
             raise ValueError(f"node: expected a kernel node of {self.graph!r}, got {node!r}")
         scratch = empty_graph(self.device)
-        model = scratch.add_kernel(kernel, grid, block, *args, **options)
+        model = scratch.add_kernel(kernel, grid, block, *args, shared=shared)
         operands = Operands.__new__(Operands)
         operands.join(self.operands)
         operands.join(scratch.operands)
