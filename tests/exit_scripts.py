@@ -50,6 +50,18 @@ with current(0):
     checked(driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
 buffers.clear()
 """,
+    "graphs": OBJECTS + """
+with madspace.capture(stream) as graph:
+    buffers[1].fill(1)
+    device.pool.allocate(64, stream=stream).fill(2)
+executable = graph.instantiate()
+executable.launch(other)
+""",
+    "a capture of our own under way": OBJECTS + """
+made = madspace.capture(stream)
+graph = made.__enter__()
+buffers[1].fill(1)
+""",
     "a sticky error": OBJECTS + "fake.sticky(700)\n",
     "an own destructor that closes": OBJECTS + """
 class Owner:

@@ -1,5 +1,5 @@
-# The driver calls about captures and graphs, wrapped as in _driver: checked, to be called without the GIL. A `code` goes
-# back for the caller to explain.
+# The driver calls about captures and graphs, wrapped as in _driver: checked, to be called without the GIL. A `code`
+# goes back for the caller to explain.
 from cuda.bindings.cydriver cimport (
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUcontext, CUdeviceptr,
     CUgraph, CUgraphConditionalHandle, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams,

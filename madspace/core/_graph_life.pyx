@@ -67,8 +67,8 @@ cdef class GraphLife:
         Returns
         -------
         tuple of GraphNode
-            In the order in which the driver has them. `bodies` and `ptr` are known to the GraphNode only that the method
-            which added the node has returned.
+            In the order in which the driver has them. `bodies` and `ptr` are known to the GraphNode only that the
+            method which added the node has returned.
         """
         cdef CUgraphNode handle
         self.check_open()

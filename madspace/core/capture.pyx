@@ -217,7 +217,8 @@ def capture(stream, mode="relaxed", *, Graph into=None, after=()):
     Returns
     -------
     Capture
-        A context manager that gives the Graph: `into` if that is given, else a new one, complete at the end of the block.
+        A context manager that gives the Graph: `into` if that is given, else a new one, complete at the end of the
+        block.
 
     Raises
     ------
@@ -233,14 +234,14 @@ def capture(stream, mode="relaxed", *, Graph into=None, after=()):
 
     Notes
     -----
-    An exception in the block ends the capture and passes; the stream is as before. The thread that begins a capture must
-    end it, but in relaxed mode.
+    An exception in the block ends the capture and passes; the stream is as before. The thread that begins a capture
+    must end it, but in relaxed mode.
 
     The graph keeps alive what the captured calls used: Buffers, Tensors, memory of other libraries that madspace took
     in, kernels. Buffers closed in the block become the graph's. Results that are allocated in the block lie at the same
     place at every launch and are valid until the next one; this memory is not shared between the results of a graph.
-    Nothing that was queued before is waited for by what is captured: the launch is put behind it. Kernels must have been
-    loaded before: see preload().
+    Nothing that was queued before is waited for by what is captured: the launch is put behind it. Kernels must have
+    been loaded before: see preload().
 
     Examples
     --------

@@ -45,8 +45,9 @@ cdef class Graph(GraphLife):
     Notes
     -----
     A graph is run by a GraphExec, which instantiate() makes of the nodes that there are by then. Nodes run in an order
-    that respects `after`, and at the same time where it allows that. What they use (Buffers, memory of Tensors, kernels)
-    stays alive as long as the graph, its copies and its executables. Not to be changed by two threads at a time.
+    that respects `after`, and at the same time where it allows that. What they use (Buffers, memory of Tensors,
+    kernels) stays alive as long as the graph, its copies and its executables. Not to be changed by two threads at a
+    time.
     """
 
     def clone(self):
@@ -121,7 +122,8 @@ cdef class Graph(GraphLife):
             raise TypeError("stream: expected none, the graph's launch has one")
         self.check_open()
         kernel.load(self.device)
-        return self.add_captured(lambda stream: kernel.launch(grid, block, *args, stream=stream, **options), tuple(after))
+        return self.add_captured(
+            lambda stream: kernel.launch(grid, block, *args, stream=stream, **options), tuple(after))
 
     def add_fill(self, Buffer buffer not None, value, *, after=()):
         """Add setting every byte of a buffer, as Buffer.fill() does.

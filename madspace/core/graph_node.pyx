@@ -24,8 +24,9 @@ cdef class GraphNode:
     graph : Graph
         The graph that it is in.
     kind : str
-        ``"kernel"``, ``"memcpy"``, ``"memset"``, ``"host"``, ``"child"``, ``"empty"``, ``"event wait"``, ``"event record"``,
-        ``"semaphore signal"``, ``"semaphore wait"``, ``"alloc"``, ``"free"``, ``"memory operations"`` or ``"conditional"``.
+        ``"kernel"``, ``"memcpy"``, ``"memset"``, ``"host"``, ``"child"``, ``"empty"``, ``"event wait"``,
+        ``"event record"``, ``"semaphore signal"``, ``"semaphore wait"``, ``"alloc"``, ``"free"``,
+        ``"memory operations"`` or ``"conditional"``.
     bodies : tuple of Graph
         Of a conditional node from add_if() or add_while(); else empty.
     ptr : int or None

@@ -9,6 +9,7 @@ from cuda.bindings import driver
 from madspace.core.capture import Capture, capture
 from madspace.core.graph import Graph
 from madspace.core.module import Module
+from madspace.core.pinned import PinnedBuffer
 from madspace.core.stream import Stream
 from madspace.errors import CaptureError, ClosedError, DeviceMismatchError
 from raw_driver import ForeignStream, capturing, current, current_context
@@ -138,7 +139,7 @@ def test_an_exception_passes_and_the_stream_is_as_before(fake, stream, words):
 
 def test_unjoined_work_names_the_rule(device, stream, words):
     side = Stream(device)
-    with pytest.raises(CaptureError, match="forked off inside the capture was not joined") as caught, capture(stream) as graph:
+    with pytest.raises(CaptureError, match="forked off inside the capture") as caught, capture(stream) as graph:
         side.wait(stream)
         words.fill(1, stream=side)
     assert caught.value.code == 904
@@ -302,3 +303,17 @@ def test_the_current_context_stays(device, other_device, stream, words):
 def test_into_a_graph_of_another_device_is_refused(other_device, stream):
     with pytest.raises(DeviceMismatchError, match="stream: expected one of device 1"):
         capture(stream, into=Graph(other_device))
+
+
+def test_pinned_memory_of_a_copy_is_kept(device, stream, words):
+    staged = PinnedBuffer(4 * N)
+    staged.numpy()[:] = 3
+    with capture(stream) as graph:
+        staged.copy_to(words, stream=stream)
+    executable = graph.instantiate()
+    del graph
+    executable.launch(stream)
+    assert content(words) == 0x03030303
+    staged.close()
+    with pytest.raises(ClosedError, match="pinned buffer"):
+        executable.launch(stream)

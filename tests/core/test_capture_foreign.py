@@ -104,7 +104,7 @@ def test_frees_are_put_off(fake, device, stream, words, mode):
 
 
 def test_a_first_use_of_a_kernel_is_refused(stream, words, kernel, mode):
-    with capturing(stream, mode), pytest.raises(CaptureError, match=r"ms_test_fill is not loaded .*madspace\.preload\(\)"):
+    with capturing(stream, mode), pytest.raises(CaptureError, match=r"fill is not loaded .*madspace\.preload\(\)"):
         kernel.launch(1, 256, words, 7, N, stream=stream)
     kernel.launch(1, 256, words, 7, N, stream=stream)
     assert content(words) == 7
