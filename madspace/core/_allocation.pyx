@@ -49,6 +49,9 @@ cdef CUdeviceptr ask(MemoryPool pool, Allocator allocator, size_t nbytes, Stream
     if capturing:
         handle = beside(stream)
     if allocator is not None:
+        if not capturing:
+            return allocator.take(nbytes, pool.device.id, handle)
+        # Whatever it does to get memory is no part of the capture.
         mode = drv.relax()
         try:
             return allocator.take(nbytes, pool.device.id, handle)
