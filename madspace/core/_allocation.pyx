@@ -46,19 +46,22 @@ cdef CUdeviceptr ask(MemoryPool pool, Allocator allocator, size_t nbytes, Stream
     cdef CUresult code = cydriver.CUDA_SUCCESS
     with nogil:
         capturing = drv.stream_is_capturing(handle)
+        if not capturing and allocator is None:
+            drv.mem_alloc_from_pool_async(&ptr, nbytes, pool.handle_, handle, &code)
     if capturing:
         handle = beside(stream)
+        if allocator is None:
+            with nogil:
+                drv.mem_alloc_from_pool_async(&ptr, nbytes, pool.handle_, handle, &code)
+        else:
+            # Whatever it does to get memory is no part of the capture.
+            mode = drv.relax()
+            try:
+                return allocator.take(nbytes, pool.device.id, handle)
+            finally:
+                drv.restore(mode)
     if allocator is not None:
-        if not capturing:
-            return allocator.take(nbytes, pool.device.id, handle)
-        # Whatever it does to get memory is no part of the capture.
-        mode = drv.relax()
-        try:
-            return allocator.take(nbytes, pool.device.id, handle)
-        finally:
-            drv.restore(mode)
-    with nogil:
-        drv.mem_alloc_from_pool_async(&ptr, nbytes, pool.handle_, handle, &code)
+        return allocator.take(nbytes, pool.device.id, handle)
     if code == cydriver.CUDA_ERROR_OUT_OF_MEMORY:
         free_deferred()
         with nogil:

@@ -1,6 +1,6 @@
 """Captures of our own: work that is put into a graph instead of being run."""
 cimport cython
-from libc.stdint cimport uint64_t, uintptr_t
+from libc.stdint cimport uintptr_t
 from libcpp.vector cimport vector
 
 from cuda.bindings cimport cydriver
