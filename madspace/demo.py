@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import sys
 import time
 from typing import Any
 
@@ -12,6 +13,7 @@ import madspace
 ENERGY = 1000.0
 ORDER = (0, 1)
 POWER = 0.8
+MIN_POINTS = 1000  # below it the spread of the weights says nothing about the error of their mean
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Map, check and print; the exit status is 1 if a check fails."""
-    if options.points < 2:
-        print(f"--points: expected at least 2, got {options.points}")
+    if options.points < MIN_POINTS:
+        print(f"--points: expected at least {MIN_POINTS}, got {options.points}", file=sys.stderr)
         return 2
     device = options.device
     if device == "auto":

@@ -62,13 +62,16 @@ struct PowerMap {
         const double l = log_1p(z);
         const bool open = z > 1e-300;
         const double inverse = reciprocal(select(open, z, 1.0));
-        const double g = exp_m1(p * l);
-        const double from_low = r * g, from_high = (1.0 - r) * exp_m1(-p * l);
+        const double g_low = exp_m1(p * l), g_high = exp_m1(-p * l);
+        const double from_low = r * g_low, from_high = (1.0 - r) * g_high;
         const double inverse_p = reciprocal(p);
         const double near_low = log_1p(from_low) * inverse_p, near_high = log_1p(from_high) * inverse_p;
-        const double rise = select(from_low < -0.5, l + near_high, near_low);   // ln(q/q_min)
-        const double fall = select(from_high < -0.5, near_low - l, near_high);  // ln(q/q_max)
-        const double slope = (1.0 + exp_m1(nu * rise)) * g * inverse_p * inverse;
+        const bool low_is_bad = from_low < -0.5;
+        const double rise = select(low_is_bad, l + near_high, near_low);          // ln(q/q_min)
+        const double fall = select(from_high < -0.5, near_low - l, near_high);    // ln(q/q_max)
+        // dq/dr = q/p d ln(q^p)/dr, and the last factor is g/(1 + r g) from one end, -g'/(1 + (1-r) g') from the other.
+        const double rate = select(low_is_bad, -g_high * reciprocal(1.0 + from_high), g_low * reciprocal(1.0 + from_low));
+        const double slope = (1.0 + exp_m1(rise)) * rate * inverse_p * inverse;
         return {select(open, exp_m1(rise) * inverse, r), select(open, -exp_m1(fall) * (1.0 + z) * inverse, 1.0 - r),
                 select(open, slope, 1.0)};
     }

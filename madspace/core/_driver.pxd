@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 
 from cuda.bindings.cydriver cimport (
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
-    CUkernel, CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
+    CUjit_option, CUkernel, CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
     CUstreamCaptureMode, CUuuid,
 )
 
@@ -82,7 +82,11 @@ cdef int pointer_get_device(int* ordinal, CUdeviceptr ptr) except -1 nogil
 
 # kernels
 # The code goes back, for the caller to tell what is in the log. The log's memory must live as long as the library.
-cdef int library_load_data(CUlibrary* library, const void* image, char* log, size_t log_nbytes,
+# Options of the PTX compiler. The driver may write through them as long as the library lives: they live with it.
+cdef struct JitLog:
+    CUjit_option options[2]
+    void* values[2]
+cdef int library_load_data(CUlibrary* library, const void* image, JitLog* jit, char* text, size_t nbytes,
                            CUresult* code) except -1 nogil
 cdef int library_get_kernel(CUkernel* kernel, CUlibrary library, const char* name) except -1 nogil  # 0: no such kernel
 cdef int library_get_kernel_count(unsigned int* count, CUlibrary library) except -1 nogil

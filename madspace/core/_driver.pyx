@@ -375,7 +375,10 @@ cdef int mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute
 
 cdef int mem_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t* value) except -1 nogil:
     ready("cuMemPoolGetAttribute")
-    return check(cydriver.cuMemPoolGetAttribute(pool, attribute, value), "cuMemPoolGetAttribute")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuMemPoolGetAttribute(pool, attribute, value)
+    raw_exchange_capture_mode(&mode)
+    return check(code, "cuMemPoolGetAttribute")
 
 
 cdef int mem_alloc_from_pool_async(CUdeviceptr* ptr, size_t nbytes, CUmemoryPool pool, CUstream stream,
@@ -452,17 +455,23 @@ cdef int pointer_get_device(int* ordinal, CUdeviceptr ptr) except -1 nogil:
 
 # ---- kernels ----
 
-cdef int library_load_data(CUlibrary* library, const void* image, char* log, size_t log_nbytes,
+cdef int library_load_data(CUlibrary* library, const void* image, JitLog* jit, char* text, size_t nbytes,
                            CUresult* code) except -1 nogil:
-    cdef cydriver.CUjit_option options[2]
-    cdef void* values[2]
-    options[0] = cydriver.CU_JIT_ERROR_LOG_BUFFER
-    values[0] = log
-    options[1] = cydriver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
-    values[1] = <void*>log_nbytes
+    cdef CUkernel kernel
+    jit.options[0] = cydriver.CU_JIT_ERROR_LOG_BUFFER
+    jit.values[0] = text
+    jit.options[1] = cydriver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
+    jit.values[1] = <void*>nbytes
     ready("cuLibraryLoadData")
     cdef CUstreamCaptureMode mode = relax()
-    code[0] = cydriver.cuLibraryLoadData(library, image, options, values, 2, NULL, NULL, 0)
+    code[0] = cydriver.cuLibraryLoadData(library, image, jit.options, jit.values, 2, NULL, NULL, 0)
+    if code[0] == cydriver.CUDA_SUCCESS:
+        # The driver takes anything and looks at it when it is asked for a kernel.
+        code[0] = cydriver.cuLibraryGetKernel(&kernel, library[0], "")
+        if code[0] == cydriver.CUDA_ERROR_NOT_FOUND:
+            code[0] = cydriver.CUDA_SUCCESS
+        if code[0] != cydriver.CUDA_SUCCESS:
+            quiet_library_unload(library[0])
     raw_exchange_capture_mode(&mode)
     return 0
 

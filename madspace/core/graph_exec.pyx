@@ -11,7 +11,6 @@ from cuda.bindings.cydriver cimport CUresult
 from madspace.core cimport _driver as drv
 from madspace.core cimport _driver_graphs as graphs
 from madspace.core._graph_operands cimport Operands, Ordered
-from madspace.core._recording cimport n_recordings, note_kept
 from madspace.core.graph cimport Graph
 from madspace.core.graph_node cimport GraphNode, make_node
 from madspace.core.stream cimport Stream, as_stream, own_stream
@@ -79,25 +78,32 @@ cdef class GraphExec:
             When this object, the stream, or a buffer that the graph uses was closed.
         DeviceMismatchError
             When the stream belongs to another device.
+        CaptureError
+            When the stream is being captured: the driver has no node for an executable. Graph.add_child() takes a Graph.
         DriverError
             When the driver refuses the launch.
 
         Notes
         -----
         Allocates nothing. The launch comes behind earlier work on the memory that the graph uses, and later uses come
-        behind it, whatever their streams; on the streams that the memory was allocated on this costs nothing. On a
-        stream that is being captured the graph becomes part of the other one.
+        behind it, whatever their streams; on the streams that the memory was allocated on this costs nothing.
         """
         cdef Stream where
         cdef Ordered operand
         cdef list order = self.order
         cdef Py_ssize_t n_ready = 0
         cdef bint launched = False
-        cdef int pushed
+        cdef int pushed, capturing
         self.check_open()
         where = own_stream(self.device) if stream is None else as_stream(stream, self.device)
         pushed = self.device.push()
         try:
+            with nogil:
+                capturing = drv.stream_is_capturing(where.handle_)
+            if capturing:
+                raise drv.error_of(
+                    cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuGraphLaunch",
+                    f"{where!r} is being captured; what a capture can hold is the Graph, through add_child()")
             for operand in order:
                 operand.before(where)
                 n_ready += 1
@@ -107,8 +113,6 @@ cdef class GraphExec:
             for operand in order:
                 n_ready -= 1
                 operand.after(where)
-            if n_recordings != 0:
-                note_kept(where, self)
         finally:
             if n_ready > 0:
                 give_back(order[-n_ready:] if launched else order[:n_ready], where)

@@ -1,5 +1,6 @@
 from cuda.bindings.cydriver cimport CUlibrary
 
+from madspace.core._driver cimport JitLog
 from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
 
@@ -10,6 +11,7 @@ cdef class Module:
     cdef bint closed_
     cdef bint shared_            # everybody's: stays open
     cdef dict ready_             # {kernel name: set of the numbers of devices on which it was loaded}
+    cdef JitLog jit_
     cdef bytearray log_          # the driver may write to it when it compiles, also later
     cdef int check_open(self) except -1
     cdef int load(self, bytes image) except -1

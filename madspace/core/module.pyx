@@ -90,7 +90,7 @@ cdef class Module:
         self.log_ = bytearray(LOG_NBYTES)
         log = PyByteArray_AS_STRING(self.log_)
         with nogil:
-            drv.library_load_data(&self.library_, data, log, LOG_NBYTES, &code)
+            drv.library_load_data(&self.library_, data, &self.jit_, log, LOG_NBYTES, &code)
         if code != cydriver.CUDA_SUCCESS:
             self.library_ = NULL
             raise drv.error_of(code, "cuLibraryLoadData", self.told())

@@ -23,6 +23,7 @@ cdef enum:
     LARGE_BLOCK = 128            # 32 to 256 measured: within 3 % of each other at 10^5 events and above
     SMALL_BLOCK = 64
     SMALL_BATCH = 65536          # below it small blocks spread the events over all multiprocessors
+    MAX_BATCH = 137438953408     # (2^31 - 1) * SMALL_BLOCK: the largest grid, far below any overflow in bytes
     OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
 
 
@@ -82,7 +83,7 @@ cdef class EventOp:
         cdef int i
         cdef int64_t n
         cdef Intake intake = Intake.__new__(Intake)
-        arrays = [*inputs, *conditions]
+        arrays = [*listed(inputs, "inputs"), *listed(conditions, "conditions")]
         if len(arrays) != n_in:
             raise ShapeError(
                 f"inputs: expected {n_in} arrays ({', '.join(self.input_names)}), conditions counted in, "
@@ -128,6 +129,8 @@ cdef class EventOp:
                 if n != 1 and x.shape[0] != n:
                     raise ShapeError(f"{self.input_names[i]}: expected shape ({n},) or (1,), got {shape_of(x)}")
                 n = x.shape[0]
+        if n > MAX_BATCH:
+            raise ShapeError(f"{self.input_names[0]}: expected at most {MAX_BATCH} events in a batch, got {n}")
         for i in range(self.n_inputs_):
             # An array of length 1 stands for every event.
             if operands[i].shape[0] == 1:
@@ -144,7 +147,7 @@ cdef class EventOp:
             for i in range(self.n_outputs_):
                 operands[self.n_inputs_ + i].data = NULL
             return [None] * self.n_outputs_
-        results = list(out)
+        results = listed(out, "out")
         if len(results) != self.n_outputs_:
             raise ShapeError(f"out: expected {self.n_outputs_} entries ({', '.join(self.output_names)}), "
                              f"got {len(results)}")
@@ -260,6 +263,13 @@ cdef class EventOp:
             kernel.function_on(device, stream)
             self.kernels_[device.id] = kernel
         return kernel
+
+
+cdef list listed(object arrays, str name):
+    try:
+        return list(arrays)
+    except TypeError:
+        raise TypeError(f"{name}: expected a sequence of arrays, got {type(arrays).__name__}") from None
 
 
 cdef inline int64_t padded(int64_t nbytes):

@@ -1,10 +1,24 @@
 """What all phase-space mappings share: named arguments, named results, one call."""
 
+import functools
 from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
 from madspace.phasespace._event_op import EventOp
+
+
+@functools.cache
+def _result_type(names: tuple[str, ...]) -> Any:
+    """Return the named tuple of a mapping's results, one class for all mappings with the same outputs."""
+    result: Any = namedtuple("Result", names)  # type: ignore[misc]
+    result.__reduce__ = lambda self: (_rebuild_result, (names, tuple(self)))
+    return result
+
+
+def _rebuild_result(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    """Undo the pickling of a result."""
+    return _result_type(names)._make(values)
 
 
 class Mapping:
@@ -32,7 +46,7 @@ class Mapping:
         forward: EventOp,
     ) -> None:
         self._argument_names = (*input_names, *condition_names)
-        self._make_result = namedtuple("Result", (*output_names, "det"))._make  # type: ignore[attr-defined]
+        self._make_result = _result_type((*output_names, "det"))._make
         self._forward = forward
 
     @property

@@ -1,7 +1,8 @@
 """TPropagatorMapping: a chain of t-channel propagators."""
 
+import operator
 from collections.abc import Sequence
-from typing import SupportsFloat, SupportsIndex
+from typing import Any, SupportsFloat, SupportsIndex
 
 from madspace.phasespace._event_op import EventOp
 from madspace.phasespace.mapping import Mapping
@@ -62,8 +63,14 @@ class TPropagatorMapping(Mapping):
     """
 
     def __init__(self, integration_order: Sequence[SupportsIndex], invariant_power: SupportsFloat = 0.8) -> None:
-        order = tuple(int(index.__index__()) for index in integration_order)
-        power = float(invariant_power)
+        try:
+            order = tuple(operator.index(index) for index in integration_order)
+        except TypeError:
+            raise TypeError(f"integration_order: expected a sequence of int, got {integration_order!r}") from None
+        try:
+            power = float(invariant_power)
+        except (TypeError, OverflowError):
+            raise TypeError(f"invariant_power: expected a number, got {invariant_power!r}") from None
         _check_order(order)
         if not _POWERS[0] <= power <= _POWERS[1]:
             raise ValueError(f"invariant_power: expected a number from {_POWERS[0]} to {_POWERS[1]}, got {power}")
@@ -80,6 +87,9 @@ class TPropagatorMapping(Mapping):
     def random_dim(self) -> int:
         """Return the number of random inputs, ``3 kappa - 1``."""
         return 3 * len(self._order) - 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._order, self._power)
 
     def __repr__(self) -> str:
         return f"TPropagatorMapping({list(self._order)}, {self._power})"

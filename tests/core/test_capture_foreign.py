@@ -17,7 +17,7 @@ PREFIX = "CU_STREAM_CAPTURE_MODE_"
 @pytest.fixture(params=["GLOBAL", "THREAD_LOCAL", "RELAXED"])
 def mode(request):
     """Return each mode that a capture can have."""
-    return driver.CUstreamCaptureMode[PREFIX + request.param]
+    return getattr(driver.CUstreamCaptureMode, PREFIX + request.param)
 
 
 @pytest.fixture

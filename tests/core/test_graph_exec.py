@@ -126,12 +126,12 @@ def test_the_free_is_behind_a_late_launch(device, stream, words, out, late):
     assert content(out) == 0x03030303
 
 
-def test_a_launch_on_the_own_stream_is_one_call(fake, kernels, stream, words):
+def test_a_launch_on_the_own_stream_asks_for_a_capture_and_launches(fake, kernels, stream, words):
     executable = filling(kernels, words, 5).instantiate()
     executable.launch(stream)
     fake.clear_log()
     executable.launch(stream)
-    assert [name for name in fake.names() if "Ctx" not in name] == ["cuGraphLaunch"]
+    assert [name for name in fake.names() if "Ctx" not in name] == ["cuStreamIsCapturing", "cuGraphLaunch"]
 
 
 def test_an_update_takes_over_the_parameters(kernels, stream, words, out):
@@ -188,22 +188,20 @@ def test_only_kernel_nodes_of_the_graph_are_replaced(device, kernels, words):
             executable.set_kernel(node, kernels["ms_test_fill"], 1, 1, words, 1, 1)
 
 
-def test_a_launch_in_a_capture_becomes_a_node(kernels, stream, words):
+def test_a_launch_in_a_capture_is_refused(kernels, stream, words):
     inner = filling(kernels, words, 5).instantiate()
-    with capture(stream) as graph:
+    with capture(stream) as graph, pytest.raises(CaptureError, match="add_child"):
         inner.launch(stream)
-    assert graph.node_counts() == {"child": 1}
-    assert content(words) == 0
-    graph.instantiate().launch(stream)
-    assert content(words) == 5
+    assert graph.node_counts() == {}
 
 
-def test_a_launch_joins_a_foreign_capture_and_an_upload_does_not(kernels, stream, words):
+def test_neither_a_launch_nor_an_upload_joins_a_foreign_capture(kernels, stream, words):
     executable = filling(kernels, words, 5).instantiate()
     with capturing(stream):
         with pytest.raises(CaptureError, match="is being captured"):
             executable.upload(stream)
-        executable.launch(stream)
+        with pytest.raises(CaptureError, match="is being captured"):
+            executable.launch(stream)
     assert content(words) == 0
 
 

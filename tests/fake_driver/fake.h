@@ -112,6 +112,7 @@ struct Registered { KernelFn fn; std::vector<Param> params; };
 struct Library : Object {
   static constexpr Kind kThisKind = kLibrary;
   Library() : Object(kLibrary) {}
+  bool is_image = true;
   std::string image;
   std::map<std::string, struct Kernel*> kernels;
 };

@@ -354,6 +354,10 @@ API int cuGraphLaunch(void* exec_handle, void* handle) {
   Stream* stream = find_stream(handle);
   GraphExec* exec = find<GraphExec>(exec_handle);
   if (!stream || !exec) return call(kInvalidHandle);
+  if (stream->capture) {
+    stream->capture->invalid = true;
+    return call(kCaptureUnsupported);
+  }
   return call(submit(stream, kChildNode, [program = exec->program] {
     start_conditions(*program);
     run(*program);

@@ -122,7 +122,11 @@ API int cuLibraryLoadData(void** out, const void* code, const int* options, void
     // Options 5 and 6: the error log of the PTX compiler and its size.
     for (unsigned i = 0; i < n; i++)
       if (options[i] == 5) std::strcpy(static_cast<char*>(values[i]), "fake: not an image");
-    return call(kInvalidImage);
+    // Driver 580 takes it all the same and tells who asks for a kernel.
+    Library* none = add(new Library);
+    none->is_image = false;
+    *out = none;
+    return call.code;
   }
   Library* library = add(new Library);
   library->image = std::move(image);
@@ -146,6 +150,8 @@ API int cuLibraryGetKernel(void** out, void* handle, const char* name) {
   if (call.code) return call.code;
   Library* library = find<Library>(handle);
   if (!library) return call(kInvalidHandle);
+  if (!library->is_image) return call(kInvalidImage);
+  if (!*name) return call(kNotFound);
   if (!state().accept_all && !image_has_kernel(library->image, name)) return call(kNotFound);
   *out = make_kernel(library, name);
   return call.code;

@@ -51,7 +51,7 @@ def excess(order, power, point, n_randoms, p, det):
     return float(p_error), float(det_error)
 
 
-@pytest.mark.parametrize("power", [0.8, 0.0, 1.0, 0.6])
+@pytest.mark.parametrize("power", [0.8, 0.0, 1.0, 0.6, -3.0, 4.5])
 @pytest.mark.parametrize("kinematics", KINEMATICS)
 @pytest.mark.parametrize("chain", ORDERS)
 def test_results_keep_every_digit_that_the_inputs_have(place, chain, kinematics, power):
