@@ -6,6 +6,7 @@ from cuda.bindings.cydriver cimport CUcontext, CUdeviceptr, CUresult, CUstream, 
 
 from madspace.core cimport _driver as drv
 from madspace.core._alloc_log cimport ALLOCATE, FAILURE, FREE, Action, log_event
+from madspace.core._foreign cimport release_finished
 from madspace.core._recording cimport Recording, recording_of, side_stream
 from madspace.core._uses cimport wait_behind
 from madspace.core._watch cimport LOG, STATISTICS, watchers
@@ -64,6 +65,7 @@ cdef CUdeviceptr ask(MemoryPool pool, Allocator allocator, size_t nbytes, Stream
         return allocator.take(nbytes, pool.device.id, handle)
     if code == cydriver.CUDA_ERROR_OUT_OF_MEMORY:
         free_deferred()
+        release_finished()
         with nogil:
             drv.mem_pool_trim_to(pool.handle_, 0)
             drv.mem_alloc_from_pool_async(&ptr, nbytes, pool.handle_, handle, &code)

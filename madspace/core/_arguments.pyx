@@ -217,12 +217,18 @@ cdef int order_before(object args, Stream stream) except -1:
 cdef int order_after(object args, Stream stream) except -1:
     cdef Py_ssize_t i
     cdef PyObject** items = PySequence_Fast_ITEMS(args)
+    error = None
     for i in range(PySequence_Fast_GET_SIZE(args)):
         arg = <object>items[i]
-        if isinstance(arg, Buffer):
-            (<Buffer>arg).after(stream, True)
-        elif isinstance(arg, Tensor):
-            (<Tensor>arg).after(stream, not (<Tensor>arg).readonly_)
+        try:
+            if isinstance(arg, Buffer):
+                (<Buffer>arg).after(stream, True)
+            elif isinstance(arg, Tensor):
+                (<Tensor>arg).after(stream, not (<Tensor>arg).readonly_)
+        except Exception as failure:        # the others are used all the same
+            error = error or failure
+    if error is not None:
+        raise error
     return 0
 
 

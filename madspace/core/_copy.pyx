@@ -40,12 +40,22 @@ cdef void strided_copy(char* dst, const int64_t* dst_strides, const char* src, c
                          shape + 1, ndim - 1, itemsize)
 
 
+cdef int refuse_captured(Stream stream, str call) except -1:
+    cdef int pushed
+    stream.check_open()
+    pushed = stream.device.push()
+    try:
+        stream.refuse_in_capture(call)
+    finally:
+        stream.device.pop(pushed)
+    return 0
+
+
 cdef int upload(CUdeviceptr dst, const void* src, size_t nbytes, Stream stream) except -1:
     cdef int pushed
     stream.check_open()
     pushed = stream.device.push()
     try:
-        stream.refuse_in_capture("cuMemcpyHtoDAsync")
         with nogil:
             _driver.memcpy_htod_async(dst, src, nbytes, stream.handle_)
             # The driver may still be reading the source when the call returns: where the device reads pageable memory
@@ -61,7 +71,6 @@ cdef int download(void* dst, CUdeviceptr src, size_t nbytes, Stream stream) exce
     stream.check_open()
     pushed = stream.device.push()
     try:
-        stream.refuse_in_capture("cuMemcpyDtoHAsync")
         with nogil:
             _driver.memcpy_dtoh_async(dst, src, nbytes, stream.handle_)
             _driver.stream_synchronize(stream.handle_)

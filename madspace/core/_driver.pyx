@@ -360,12 +360,18 @@ cdef int mem_get_info(size_t* free, size_t* total) except -1 nogil:
 
 cdef int mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) except -1 nogil:
     ready("cuMemPoolCreate")
-    return check(cydriver.cuMemPoolCreate(pool, props), "cuMemPoolCreate")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuMemPoolCreate(pool, props)
+    restore(mode)
+    return check(code, "cuMemPoolCreate")
 
 
 cdef int mem_pool_trim_to(CUmemoryPool pool, size_t nbytes_to_keep) except -1 nogil:
     ready("cuMemPoolTrimTo")
-    return check(cydriver.cuMemPoolTrimTo(pool, nbytes_to_keep), "cuMemPoolTrimTo")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuMemPoolTrimTo(pool, nbytes_to_keep)
+    restore(mode)
+    return check(code, "cuMemPoolTrimTo")
 
 
 cdef int mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t value) except -1 nogil:

@@ -63,9 +63,14 @@ cdef Tensor empty_like(const DLTensor* prototype):
                         prototype.shape)
 
 
+cdef Stream current_of(Tensor tensor):
+    """The stream that current_stream() tells for the tensor, on which it will be used; None on the host."""
+    return own_stream(get_device(tensor.device_id_)) if tensor.device_type_ == DEVICE_CUDA else None
+
+
 cdef int tensor_from_object(void* obj, ManagedTensor** out) noexcept:
     try:
-        out[0] = export_managed(<Tensor?><object>obj)
+        out[0] = export_managed(<Tensor?><object>obj, current_of(<Tensor><object>obj))
         return 0
     except Exception as error:
         return fail(error)
@@ -84,8 +89,12 @@ cdef int tensor_to_object(ManagedTensor* managed, void** out) noexcept:
 
 
 cdef int borrow_tensor(void* obj, DLTensor* out) noexcept:
+    cdef Tensor tensor
     try:
-        (<Tensor?><object>obj).describe(out)
+        tensor = <Tensor?><object>obj
+        tensor.describe(out)
+        if tensor.device_type_ == DEVICE_CUDA:
+            tensor.before(current_of(tensor), not tensor.readonly_)
         return 0
     except Exception as error:
         return fail(error)

@@ -49,7 +49,7 @@ def __dlpack__(Tensor self not None, *, stream=None, max_version=None, dl_device
     Notes
     -----
     Asynchronous but for a device's copy on the host. When the capsule's tensor is deleted the consumer's stream
-    is noted as a user, and the memory is reused only behind its work.
+    is noted as a user, and the memory is reused only behind its work: the handle must be alive until then.
     """
     cdef Tensor source = self
     cdef Stream consumer = None

@@ -11,11 +11,17 @@ cdef class Foreign:
     cdef object lender
     cdef bint on_device
     cdef Stream consumer         # reads the memory; None for host memory
-    cdef CUstream producer       # where the producer goes on with it; NULL where that is not known
-    cdef int bind(self, Stream consumer) except -1      # once; the stream's handle outlives the memory
+    # Where the producer goes on with it, on a stream that never dies; NULL where that is not known: the memory is held
+    # until its readers are done.
+    cdef CUstream producer
+    cdef int bind(self, Stream consumer) except -1      # once; takes a stream whose handle outlives the memory
+    # The consumer's later work behind the producer's present one; stream: what was passed to bind(), or None.
+    cdef int follow(self, CUstream producer, Stream stream) except -1
     cdef int before(self, Stream stream) except -1
     cdef int after(self, Stream stream) except -1
 
+
+cdef int release_finished() except -1      # what is held no longer; no host wait
 
 cdef Foreign adopt_managed(ManagedTensor* managed)
 cdef Foreign adopt_capsule(object capsule)             # marks it used; TypeError, BufferError

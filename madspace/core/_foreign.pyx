@@ -9,10 +9,10 @@ from madspace.core cimport _driver
 from madspace.core._dlpack_abi cimport DLPACK_MAJOR, DLTensor, LegacyTensor, ManagedTensor
 from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_done, new_use
+from madspace.core._uses cimport Use, is_captured, is_done, lasting, new_use
 from madspace.core.device cimport Device
 from madspace.core.event cimport order
-from madspace.core.stream cimport Stream, own_stream
+from madspace.core.stream cimport Stream
 
 import warnings
 
@@ -46,13 +46,19 @@ cdef class Foreign:
 
     cdef int bind(self, Stream consumer) except -1:
         release_finished()
-        # Whoever gives the memory back may do so in another thread, where that handle is another stream.
-        if <uintptr_t>consumer.handle_ == PER_THREAD:
-            consumer = own_stream(consumer.device)
+        # Whoever gives the memory back may do so in another thread, or when that handle is dead.
+        consumer = lasting(consumer)
         consumer.hold()
         self.consumer = consumer
         self.on_device = True
         return 0
+
+    cdef int follow(self, CUstream producer, Stream stream) except -1:
+        cdef Device device = self.consumer.device
+        if stream is None or stream is self.consumer:
+            return order(device, producer, self.consumer.handle_)
+        # Nobody has asked for the stream that stands in: it must not be drawn into a capture.
+        return order_inside(device, producer, self.consumer.handle_)
 
     cdef int before(self, Stream stream) except -1:
         return order_inside(self.consumer.device, self.consumer.handle_, stream.handle_)

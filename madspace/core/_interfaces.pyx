@@ -7,7 +7,6 @@ from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._dtypes cimport dtype_codes, typestr_codes
 from madspace.core._foreign cimport Foreign
 from madspace.core.device cimport Device, get_device
-from madspace.core.event cimport order
 from madspace.core.stream cimport Stream, own_stream
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
 
@@ -87,7 +86,8 @@ cdef Tensor import_cuda_interface(object array, object interface, Stream stream,
     foreign.lender = array
     foreign.bind(stream if stream is not None else own_stream(device))
     if producer is not None:
-        order(device, <CUstream><uintptr_t>producer, foreign.consumer.handle_)
-        foreign.producer = <CUstream><uintptr_t>producer
+        foreign.follow(<CUstream><uintptr_t>producer, stream)
+        if producer == 1:       # any other may be dead when the memory is given back
+            foreign.producer = <CUstream><uintptr_t>1
     return make_tensor(None, foreign, <void*><uintptr_t>(pointer or 0), DEVICE_CUDA, device.id, code, bits, ndim,
                        shape, strides, readonly)

@@ -100,12 +100,19 @@ cdef class Intake:
     cdef int after(self) except -1:
         """Note the uses, so that later writers and frees wait for the work just queued."""
         cdef Tensor tensor
+        cdef Py_ssize_t i
+        cdef Py_ssize_t n_reads = len(self.reads_)
+        error = None
         if self.stream is None:
             return 0
-        for tensor in self.reads_:
-            tensor.after(self.stream, False)
-        for tensor in self.writes_:
-            tensor.after(self.stream, True)
+        for i in range(n_reads + len(self.writes_)):
+            tensor = self.reads_[i] if i < n_reads else self.writes_[i - n_reads]
+            try:
+                tensor.after(self.stream, i >= n_reads)
+            except Exception as failure:        # the others are used all the same
+                error = error or failure
+        if error is not None:
+            raise error
         return 0
 
 

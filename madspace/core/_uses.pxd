@@ -13,6 +13,9 @@ cdef class Use:
     cdef CUevent event
 
 
+# The stream where its handle means the same stream as long as the object is there; else the device's own one: for the
+# per-thread default stream, and for a handle that no one keeps, which may be dead when memory is given back.
+cdef Stream lasting(Stream stream)
 # A dict of uses is {key_of(stream): Use}.
 cdef object key_of(Stream stream)
 cdef bint is_same(Stream one, Stream other) noexcept

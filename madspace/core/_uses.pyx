@@ -7,7 +7,7 @@ from cuda.bindings.cydriver cimport CUcontext, CUresult, CUstream
 
 from madspace.core cimport _driver as drv
 from madspace.core.event cimport give_event, take_event
-from madspace.core.stream cimport Stream
+from madspace.core.stream cimport Stream, own_stream
 
 
 @cython.final
@@ -20,8 +20,15 @@ cdef class Use:
 
 
 cdef bint is_same(Stream one, Stream other) noexcept:
-    # The per-thread default stream never is a buffer's own (see allocate_from), so equal handles are the same stream.
+    # What a buffer belongs to is lasting (see allocate_from), so equal handles are the same stream.
     return one.handle_ == other.handle_ and one.device is other.device
+
+
+cdef Stream lasting(Stream stream):
+    cdef uintptr_t handle = <uintptr_t>stream.handle_
+    if handle == PER_THREAD or (handle > PER_THREAD and not stream.owned_ and stream.owner_ is None):
+        return own_stream(stream.device)
+    return stream
 
 
 cdef object key_of(Stream stream):

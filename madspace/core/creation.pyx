@@ -3,7 +3,7 @@ from cuda.bindings.cydriver cimport CUdeviceptr
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
-from madspace.core._copy cimport clear_on_device, copy_on_device, strided_copy, upload
+from madspace.core._copy cimport clear_on_device, copy_on_device, refuse_captured, strided_copy, upload
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._dtypes cimport dtype_codes, dtype_name, numpy_dtype
 from madspace.core.device cimport Device, get_device
@@ -291,6 +291,7 @@ cpdef object _refill(Tensor target, object array, object stream):
     if source.device_type_ == DEVICE_CPU:
         if not source.contiguous():
             source = source.host_copy()
+        refuse_captured(chosen, "cuMemcpyHtoDAsync")
         target.before(chosen, True)
         upload(<CUdeviceptr>target.data_, source.data_, nbytes, chosen)
     else:

@@ -13,6 +13,7 @@ from madspace.core._dtypes cimport is_known
 from madspace.core._foreign cimport Foreign, adopt_capsule, adopt_managed, foreign_view
 from madspace.core._interfaces cimport import_cuda_interface, import_host_array, interface_device
 from madspace.core._managed cimport managed_owner, new_managed
+from madspace.core._uses cimport PER_THREAD, lasting
 from madspace.core.device cimport get_device
 from madspace.core.event cimport order
 from madspace.core.stream cimport Stream, foreign_stream, own_stream
@@ -27,6 +28,8 @@ cdef dict _tables = {}          # type -> address of its table, 0 for none. Hold
 cdef dict _keyword_levels = {}  # type -> how many keywords its __dlpack__ was found not to know
 cdef tuple _max_version = (DLPACK_MAJOR, DLPACK_MINOR)
 cdef type _ndarray = np.ndarray
+# Owner of the streams that exchange tables tell: frameworks never destroy those.
+cdef str _framework = "the framework"
 
 
 cdef const ExchangeTable* exchange_table(type t) except? NULL:
@@ -84,7 +87,9 @@ cdef Tensor import_by_table(const ExchangeTable* table, object array, Stream str
         # The legacy default stream may be told as 0.
         foreign.producer = <CUstream>current if current is not NULL else <CUstream><uintptr_t>1
         take_over(foreign, view, stream, name)
-        order(foreign.consumer.device, foreign.producer, foreign.consumer.handle_)
+        foreign.follow(foreign.producer, stream)
+        if <uintptr_t>foreign.producer == PER_THREAD:       # another one, in another thread
+            foreign.producer = NULL
     return wrap(foreign, view, stream, name)
 
 
@@ -107,6 +112,7 @@ cdef Tensor import_by_capsule(object array, Stream stream, str name):
         if stream is None:
             stream = own_stream(get_device(device_id))
         check_device(device_id, stream, name)
+        stream = lasting(stream)        # as bind() does: the producer must be told what it is used on
         handle = <uintptr_t>stream.handle_
     try:
         foreign = adopt_capsule(ask(array, handle, &told))
@@ -176,7 +182,7 @@ cdef int take_over(Foreign foreign, const DLTensor* view, Stream stream, str nam
         check_device(view.device.device_id, stream, name)
         return foreign.bind(stream)
     if foreign.producer is not NULL:
-        return foreign.bind(foreign_stream(get_device(view.device.device_id), foreign.producer, None))
+        return foreign.bind(foreign_stream(get_device(view.device.device_id), foreign.producer, _framework))
     return foreign.bind(own_stream(get_device(view.device.device_id)))
 
 
@@ -222,7 +228,7 @@ cdef Stream framework_stream(object array):
         return None
     if table.current_stream(DEVICE_CUDA, device_id, &current) != 0:
         reraise("array")
-    return foreign_stream(get_device(device_id), <CUstream>current, None)
+    return foreign_stream(get_device(device_id), <CUstream>current, _framework)
 
 
 cdef int array_device(object array) except? -2:

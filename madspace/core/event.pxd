@@ -1,3 +1,5 @@
+from libc.stdint cimport uint64_t
+
 from cuda.bindings.cydriver cimport CUevent, CUstream
 
 from madspace.core.device cimport Device
@@ -10,7 +12,9 @@ cdef class Event:
     cdef CUevent handle_
     cdef bint recorded_
     cdef bint closed_
+    cdef uint64_t capture_       # in which it was recorded last; 0 for none
     cdef int check_open(self) except -1
+    cdef int refuse_captured(self, str call) except -1
     cdef object __weakref__
 
 

@@ -1,6 +1,6 @@
 """Events, and the ordering of streams by events that nobody sees."""
 cimport cython
-from libc.stdint cimport uintptr_t
+from libc.stdint cimport uint64_t, uintptr_t
 
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUevent, CUresult, CUstream
@@ -125,13 +125,16 @@ cdef class Event:
         """
         self.check_open()
         cdef Stream where = as_stream(stream, self.device)
+        cdef uint64_t capture
         cdef int pushed = self.device.push()
         try:
             with nogil:
+                drv.stream_get_capture_info(where.handle_, &capture)
                 drv.event_record(self.handle_, where.handle_)
         finally:
             self.device.pop(pushed)
         self.recorded_ = True
+        self.capture_ = capture
 
     def query(self):
         """Tell, without waiting, whether the recorded work is done.
@@ -146,10 +149,11 @@ cdef class Event:
         KernelFaultError
             When a kernel crashed.
         CaptureError
-            When the event was recorded in a capture.
+            When the event was recorded in a capture; the capture goes on.
         """
         cdef int answer
         self.check_open()
+        self.refuse_captured("cuEventQuery")
         cdef int pushed = self.device.push()
         try:
             with nogil:
@@ -167,6 +171,7 @@ cdef class Event:
             As from query().
         """
         self.check_open()
+        self.refuse_captured("cuEventSynchronize")
         cdef int pushed = self.device.push()
         try:
             with nogil:
@@ -194,6 +199,8 @@ cdef class Event:
         DriverError
             When one was made without timing or never recorded (code 400), or is not reached yet (code 600; wait with
             synchronize()). Three different messages.
+        CaptureError
+            When one was recorded in a capture; the capture goes on.
         """
         cdef float ms = 0
         cdef CUresult code
@@ -203,6 +210,8 @@ cdef class Event:
             raise DeviceMismatchError(
                 f"earlier: expected an event of device {self.device.id}, got one of device {earlier.device.id}")
         explain_untimed(self, earlier)
+        earlier.refuse_captured("cuEventElapsedTime")
+        self.refuse_captured("cuEventElapsedTime")
         cdef int pushed = self.device.push()
         try:
             with nogil:
@@ -220,9 +229,18 @@ cdef class Event:
 
     def _hold_back(self, Stream stream not None):
         """Make the stream's later work wait for what is recorded here; Stream.wait() calls it."""
+        cdef uint64_t capture
         self.check_open()
         cdef int pushed = stream.device.push()      # a default stream's handle means that of the current context
         try:
+            with nogil:
+                drv.stream_get_capture_info(stream.handle_, &capture)
+            # The driver would refuse it as well, and break the capture. A stream that is not captured joins the event's
+            # capture while that goes on, and is refused afterwards without harm.
+            if self.recorded_ and capture != 0 and capture != self.capture_:
+                raise drv.error_of(
+                    cydriver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cuStreamWaitEvent",
+                    f"{stream!r} is being captured, {self!r} was not recorded in that capture")
             with nogil:
                 drv.stream_wait_event(stream.handle_, self.handle_)
         finally:
@@ -261,6 +279,12 @@ cdef class Event:
     cdef int check_open(self) except -1:
         if self.closed_:
             raise ClosedError(f"event: expected an open event, got {self!r}")
+        return 0
+
+    cdef int refuse_captured(self, str call) except -1:
+        # The driver would refuse it as well, and break the capture.
+        if self.capture_ != 0:
+            raise drv.error_of(cydriver.CUDA_ERROR_CAPTURED_EVENT, call, f"{self!r} was recorded in a capture")
         return 0
 
 
@@ -336,7 +360,12 @@ cdef int order_within(Device device, CUstream earlier, Device later_device, CUst
         raise drv.error_of(
             cydriver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cuStreamWaitEvent",
             f"stream {<uintptr_t>later:#x} is being captured, stream {<uintptr_t>earlier:#x} is not")
-    event = take_event(device)
+    if earlier_captured:
+        # Never one of the pool: those were recorded before, outside of the capture.
+        with nogil:
+            drv.event_create(&event, cydriver.CU_EVENT_DISABLE_TIMING)
+    else:
+        event = take_event(device)
     try:
         with nogil:
             drv.event_record(event, earlier)

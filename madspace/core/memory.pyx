@@ -1,7 +1,6 @@
 """Buffers: device memory that goes back only after its last reader."""
 cimport cython
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport uintptr_t
 
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUresult
@@ -9,15 +8,15 @@ from cuda.bindings.cydriver cimport CUresult
 from madspace.core cimport _driver as drv
 from madspace.core._allocation cimport give_memory, take_memory
 from madspace.core._leaks cimport remember
-from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_with
+from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_of, recording_with
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_same, key_of, new_use, wait_for
+from madspace.core._uses cimport Use, is_captured, is_same, key_of, lasting, new_use, wait_for
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.allocator cimport Allocator
 from madspace.core.device cimport Device
 from madspace.core.event cimport order_streams
 from madspace.core.pool cimport MemoryPool, defer_free, own_pool
-from madspace.core.stream cimport Stream, as_stream, own_stream
+from madspace.core.stream cimport Stream, as_stream
 
 from madspace.errors import ClosedError, DeviceMismatchError, ShapeError
 
@@ -37,7 +36,8 @@ cdef class Buffer:
     pool : MemoryPool
         Where it comes from, kept alive.
     stream : Stream
-        The stream it was allocated on, kept alive; the free is queued there.
+        The stream it was allocated on, kept alive; the free is queued there. The device's own stream where that was
+        the per-thread default stream, or a handle without an owner.
 
     Notes
     -----
@@ -179,8 +179,10 @@ cdef class Buffer:
                 else:
                     drv.memcpy_peer_async(
                         self.ptr_, device.context_, source.ptr_, other.context_, self.nbytes, where.handle_)
-            source.after(where, False)
-            self.after(where, True)
+            try:
+                source.after(where, False)
+            finally:
+                self.after(where, True)
         finally:
             device.pop(pushed)
 
@@ -298,11 +300,13 @@ cdef class Buffer:
         cdef dict uses = self.uses_
         cdef Stream writer = self.writer_
         cdef Use use
-        if self.ptr_ == 0 or (is_captured(stream) and not is_captured(self.stream)):
+        cdef bint captured
+        if self.ptr_ == 0:
             return 0
-        if write or writer is self.stream:
+        captured = is_captured(stream)
+        if (write or writer is self.stream) and captured == is_captured(self.stream):
             order_streams(self.stream, stream)
-        if uses is None or is_captured(stream):
+        if uses is None or captured:
             return 0
         if write:
             for use in list(uses.values()):
@@ -347,14 +351,18 @@ cdef Buffer allocate(Device device, size_t nbytes, Stream stream):
 cdef Buffer allocate_from(MemoryPool pool, size_t nbytes, Stream stream):
     cdef Buffer buffer
     cdef Allocator allocator = pool.allocator_      # read once: it may be replaced at any time
+    cdef Stream user = stream
     cdef int pushed
     pool.check_open()
     stream.check_open()
     if stream.device is not pool.device:
         raise DeviceMismatchError(f"stream: expected one of device {pool.device.id}, got {stream!r}")
-    if <uintptr_t>stream.handle_ == PER_THREAD:
-        # The free may come from another thread, where this handle is another stream. Uses are noted as on any stream.
-        stream = own_stream(pool.device)
+    # The free may come when the handle is dead, or from a thread where it is another stream. Uses are noted as on any.
+    stream = lasting(user)
+    if stream is not user and is_captured(user) and recording_of(user) is None:
+        raise drv.error_of(
+            cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuMemAllocFromPoolAsync",
+            "the stream is being captured: pass out= (and workspace=) so that nothing is allocated")
     buffer = Buffer.__new__(Buffer)
     buffer.nbytes = nbytes
     buffer.pool = pool
@@ -367,7 +375,7 @@ cdef Buffer allocate_from(MemoryPool pool, size_t nbytes, Stream stream):
             buffer.ptr_ = take_memory(pool, allocator, nbytes, stream)
             buffer.closed_ = False
             if n_recordings != 0:
-                note_memory(stream, buffer, True)       # taken for a graph, used by it or not
+                note_memory(user, buffer, True)         # taken for a graph, used by it or not
         finally:
             pool.device.pop(pushed)
         if watchers() & LEAKS:

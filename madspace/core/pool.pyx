@@ -11,6 +11,7 @@ from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUmemPool_attribute, CUresult
 
 from madspace.core cimport _driver as drv
+from madspace.core._foreign cimport release_finished
 from madspace.core._leaks cimport remember
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
@@ -164,6 +165,7 @@ cdef class MemoryPool:
         cdef size_t keep = min_bytes_to_keep
         self.check_open()
         free_deferred()
+        release_finished()
         with nogil:
             drv.mem_pool_trim_to(self.handle_, keep)
 
@@ -180,8 +182,9 @@ cdef class MemoryPool:
         Returns
         -------
         Buffer
-            Aligned to 256 bytes. On the per-thread default stream, which means another stream in every thread, the
-            buffer belongs to the device's own stream instead.
+            Aligned to 256 bytes. On the per-thread default stream, which means another stream in every thread, and on
+            a handle without an owner (an int), which may be dead when the buffer is freed, the buffer belongs to the
+            device's own stream instead.
 
         Raises
         ------

@@ -77,7 +77,7 @@ cdef class Stream:
             The device that the stream belongs to; device 0 if left out.
         owner : object, optional
             What keeps the handle alive; it is referenced as long as the handle may be used. Without one the caller sees
-            to it that the handle outlives the Stream and the buffers allocated on it.
+            to it that the handle outlives the Stream; buffers allocated on it belong to the device's own stream then.
 
         Returns
         -------

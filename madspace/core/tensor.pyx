@@ -4,7 +4,7 @@ cimport cython
 from cuda.bindings.cydriver cimport CUdeviceptr
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
-from madspace.core._copy cimport copy_on_device, download, strided_copy, upload
+from madspace.core._copy cimport copy_on_device, download, refuse_captured, strided_copy, upload
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA, DLTensor
 from madspace.core._dtypes cimport dtype_name, numpy_dtype
 from madspace.core._foreign cimport Foreign
@@ -268,6 +268,7 @@ cdef class Tensor:
             # What lies between the elements travels as well; taking it out again is the host's work.
             block = host_block(nbytes)
             stream = self.work_stream()
+            refuse_captured(stream, "cuMemcpyDtoHAsync")
             self.before(stream, False)
             download(block.ptr, <CUdeviceptr>self.data_ + low, nbytes, stream)
             self.after(stream, False)
@@ -290,6 +291,8 @@ cdef class Tensor:
         if self.device_type_ == DEVICE_CPU and not self.contiguous():
             source = self.host_copy()
         nbytes = source.span(&low)
+        if nbytes > 0 and source.device_type_ == DEVICE_CPU:
+            refuse_captured(stream, "cuMemcpyHtoDAsync")
         # Within a device the whole span is copied, so that the copy has the strides of the original.
         buffer = allocate(device, nbytes, stream)
         if nbytes > 0:

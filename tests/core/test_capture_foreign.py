@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from cuda.bindings import driver
+from madspace.core.creation import zeros
 from madspace.core.event import Event
 from madspace.core.graph import Graph
 from madspace.core.module import Module
+from madspace.core.pool import MemoryPool
 from madspace.core.stream import Stream
 from madspace.errors import CaptureError
 from raw_driver import capturing
@@ -90,6 +92,42 @@ def test_memory_on_other_streams_comes_and_goes(device, stream, mode):
         buffer.fill(3)
         device.pool.allocate(4 * N, stream=other).close()
     assert content(buffer) == 0x03030303
+
+
+def test_memory_of_a_captured_stream_draws_no_other_stream_in(device, stream, words, mode):
+    other = Stream(device)
+    target = device.pool.allocate(4 * N, stream=other)
+    stream.synchronize()
+    with capturing(stream, mode):
+        target.copy_from(words, stream=other)
+        assert not other.is_capturing
+    assert content(target) == 0
+
+
+def test_pools_elsewhere_break_nothing(device, stream, mode):
+    with capturing(stream, mode):
+        pool = MemoryPool(device)
+        pool.trim()
+    pool.close()
+
+
+def test_a_bare_handle_of_a_captured_stream_takes_no_memory(device, stream, mode):
+    with capturing(stream, mode), pytest.raises(CaptureError, match="pass out="):
+        device.pool.allocate(8, stream=stream.handle)
+
+
+def test_what_a_refused_copy_would_wait_for_is_not_queued(fake, device, stream, mode):
+    side = Stream(device)
+    tensor = zeros(N, device=device, stream=stream)
+    with capturing(stream, mode):
+        side.wait(stream)
+        fake.clear_log()
+        with pytest.raises(CaptureError):
+            tensor.copy_from(np.zeros(N), stream=side)
+        with pytest.raises(CaptureError):
+            tensor.numpy()
+        assert not {"cuEventRecord", "cuStreamWaitEvent", "cuMemAllocFromPoolAsync"} & set(fake.names())
+        stream.wait(side)
 
 
 def test_frees_are_put_off(fake, device, stream, words, mode):

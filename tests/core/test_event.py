@@ -164,12 +164,49 @@ def test_the_current_context_stays(device, other_device, stream):
 
 
 def test_an_event_of_a_capture_cannot_be_asked(stream):
-    event = Event()
-    with capturing(stream):
+    event, start = Event(timing=True), Event(timing=True)
+    stream.record(start)
+    with capturing(stream):         # which must be intact at the end
         stream.record(event)
-        with pytest.raises(CaptureError):
-            event.query()
-    event.close()
+        for ask in (event.query, event.synchronize, lambda: event.elapsed_since(start),
+                    lambda: start.elapsed_since(event)):
+            with pytest.raises(CaptureError, match="was recorded in a capture"):
+                ask()
+    with pytest.raises(CaptureError):
+        event.query()
+    stream.record(event)
+    event.synchronize()
+    assert event.query()
+
+
+def test_an_event_from_outside_is_refused_by_a_captured_stream(device, stream):
+    before, event = stream.record(), Event(device)
+    with capturing(stream):
+        event.record(Stream(device))
+        for outside in (before, event):
+            with pytest.raises(CaptureError, match="was not recorded in that capture"):
+                stream.wait(outside)
+
+
+def test_an_event_of_a_capture_is_refused_afterwards(device, stream):
+    event, other = Event(device), Stream(device)
+    with capturing(stream):
+        event.record(stream)
+    with pytest.raises(CaptureError):
+        other.wait(event)
+    with capturing(stream), pytest.raises(CaptureError, match="was not recorded in that capture"):
+        stream.wait(event)
+
+
+def test_a_capture_takes_no_event_that_was_used_before(fake, device, stream):
+    side, late = Stream(device), Stream(device)
+    stream.wait(late)               # so that an idle event exists
+    fake.clear_log()
+    with capturing(stream):
+        side.wait(stream)
+        stream.wait(side)
+    assert len(fake.log("cuEventCreate")) == len(fake.log("cuEventDestroy")) == 2
+    assert fake.names().index("cuStreamWaitEvent") < fake.names().index("cuEventDestroy")
 
 
 def test_events_for_ordering_are_used_again(fake, device, stream):

@@ -22,6 +22,7 @@ from dlpack_structs import (
 )
 
 from madspace.core.creation import asarray, zeros
+from madspace.core.stream import Stream
 from madspace.core.tensor import Tensor
 
 TABLE = table_of(Tensor)
@@ -166,3 +167,18 @@ def test_device_tensors_go_through(device):
     managed = from_object(tensor)
     assert (managed.tensor.device.type, managed.tensor.device.id) == (2, 0)
     assert take(TABLE, managed) is tensor
+
+
+def test_device_tensors_are_in_order_with_the_current_stream(fake, device):
+    late, own = Stream(device), device.default_stream
+    tensor = zeros(3, device=device, stream=late)
+    fake.clear_log()
+    managed = from_object(tensor)
+    assert [call.args["stream"] for call in fake.log("cuStreamWaitEvent")] == [own.handle]
+    fake.clear_log()
+    delete(managed)
+    assert [call.args["stream"] for call in fake.log("cuEventRecord")] == [own.handle]
+    fake.clear_log()
+    view = DLTensor()
+    assert TABLE.borrow(tensor, byref(view)) == 0
+    assert own.handle in [call.args["stream"] for call in fake.log("cuStreamWaitEvent")]

@@ -120,12 +120,31 @@ def test_a_captured_stream_is_left_alone(device, lent):
         assert not is_lent()
 
 
-def test_a_producer_with_a_stream_waits_on_it(fake, device, stream, producer):
-    tensor = asarray(Interface(zeros(3, device=device), producer.handle), stream=stream)
+def test_a_producer_on_the_legacy_stream_waits_on_it(fake, device, stream):
+    tensor = asarray(Interface(zeros(3, device=device), 1), stream=stream)
     fake.clear_log()
     del tensor
-    assert waits(fake) == [producer.handle]
+    assert waits(fake) == [1]
     assert not fake.log("cuEventQuery")
+
+
+def test_the_handles_of_both_sides_may_die_before_the_memory(device, delay):
+    producer, consumer = ForeignStream(), ForeignStream()
+    source = zeros(1000, device=device)
+    alive = weakref.ref(source)
+    tensor = asarray(Interface(source, producer.handle), stream=consumer.handle)
+    target = zeros(1000, device=device)
+    late = Stream(device)
+    delay(late)
+    target.copy_from(tensor, stream=late)
+    del source
+    device.synchronize()
+    producer.destroy()
+    consumer.destroy()
+    del tensor                                          # a use of a dead handle would be a fault
+    gc.collect()
+    look(device)
+    assert alive() is None
 
 
 def test_memory_is_ordered_with_later_streams(fake, device, stream, producer):
@@ -161,6 +180,46 @@ def test_a_closed_stream_still_gives_memory_back(fake, device, producer):
 def test_the_per_thread_stream_is_replaced(device, producer):
     tensor = asarray(Interface(zeros(3, device=device), producer.handle), stream=2)
     assert tensor.stream == device.default_stream
+
+
+def test_the_producer_is_told_the_stream_that_replaces_the_per_thread_one(device, lent):
+    lenders, _ = lent
+    told = []
+
+    class Asked(Lender):
+        def __dlpack__(self, *, stream, max_version):
+            told.append(stream)
+            return super().__dlpack__(stream=stream, max_version=max_version)
+
+    tensor = asarray(Asked(lenders.pop().tensor), stream=2)
+    assert told == [tensor.stream.handle] == [device.default_stream.handle]
+
+
+def test_trimming_gives_back_what_is_held_no_longer(device, stream, lent, delay):
+    lenders, is_lent = lent
+    target = zeros(1000, device=device, stream=stream)
+    tensor = asarray(lenders.pop(), stream=stream)
+    delay(stream)
+    target.copy_from(tensor, stream=stream)
+    del tensor
+    assert is_lent()
+    stream.synchronize()
+    device.pool.trim()
+    assert not is_lent()
+
+
+def test_running_out_of_memory_gives_back_what_is_held_no_longer(fake, device, stream, lent, delay):
+    lenders, is_lent = lent
+    target = zeros(1000, device=device, stream=stream)
+    tensor = asarray(lenders.pop(), stream=stream)
+    delay(stream)
+    target.copy_from(tensor, stream=stream)
+    del tensor
+    stream.synchronize()
+    assert is_lent()
+    with fake.failing("cuMemAllocFromPoolAsync", code=2):
+        device.pool.allocate(8)
+    assert not is_lent()
 
 
 def test_memory_is_kept_where_the_readers_cannot_be_asked(fake, device, stream, lent):

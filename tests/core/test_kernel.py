@@ -187,3 +187,17 @@ def test_each_failure_of_a_launch_leaves_nothing(fake, module, stream, words, ho
         assert isinstance(error, DriverError), f"the failure of {name} was lost"
         del error
         assert fake.counts() == before, name
+
+
+def test_a_failure_to_note_one_use_does_not_lose_the_others(fake, device, module, words):
+    late = Stream(device)
+    other = device.pool.allocate(words.nbytes)
+    kernel = module["ms_test_copy"]
+    kernel.load()
+    with fake.failing("cuEventRecord", nth=3):          # two come before the launch
+        fake.clear_log()
+        with pytest.raises(DriverError):
+            kernel.launch(4, 256, words, other, N, stream=late)
+    names = fake.names()
+    launched = next(i for i, name in enumerate(names) if name.startswith("cuLaunchKernel"))
+    assert names[launched:].count("cuEventRecord") == 2

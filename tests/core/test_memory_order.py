@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from madspace.core.stream import Stream
+from madspace.errors import DriverError
 from raw_driver import ForeignStream
 
 N = 4096
@@ -105,6 +106,27 @@ def test_a_foreign_reader_that_is_destroyed_before_the_free(device, buffer):
     foreign.destroy()
     buffer.close()                                      # a use of the dead handle would be a fault
     device.synchronize()
+
+
+def test_a_foreign_handle_that_is_destroyed_before_its_buffer(device):
+    foreign = ForeignStream()
+    buffer = device.pool.allocate(N, stream=foreign.handle)
+    buffer.fill(3, stream=foreign.handle)
+    assert content(buffer) == 3
+    foreign.destroy()
+    buffer.close()                                      # a use of the dead handle would be a fault
+    device.synchronize()
+
+
+def test_a_failure_to_note_one_use_does_not_lose_the_other(fake, device, buffer):
+    late = Stream(device)
+    target = device.pool.allocate(N)
+    with fake.failing("cuEventRecord", nth=3):          # two come before the copy
+        fake.clear_log()
+        with pytest.raises(DriverError):
+            target.copy_from(buffer, stream=late)
+    names = fake.names()
+    assert names[names.index("cuMemcpyDtoDAsync"):].count("cuEventRecord") == 2
 
 
 def test_a_buffer_outlives_its_stream_and_its_thread(device):

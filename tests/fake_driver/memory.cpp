@@ -167,6 +167,7 @@ using namespace fake;
 API int cuMemPoolCreate(void** out, const char* props) {
   Call call("cuMemPoolCreate", kInit);
   if (call.code) return call.code;
+  if (int code = capture_unsafe()) return call(code);
   // CUmemPoolProps: allocType, handleTypes, location {type, id}, a pointer, maxSize.
   int fields[4];
   std::memcpy(fields, props, sizeof fields);
@@ -224,6 +225,7 @@ API int cuMemPoolSetAttribute(void* handle, int attribute, void* value) {
 API int cuMemPoolTrimTo(void* handle, size_t keep) {
   Call call("cuMemPoolTrimTo", kInit, {{"pool", handle}, {"keep", keep}});
   if (call.code) return call.code;
+  if (int code = capture_unsafe()) return call(code);
   Pool* pool = find<Pool>(handle);
   if (!pool) return call(kInvalidValue);
   pool->reserved = std::max<uint64_t>(pool->used, std::min<uint64_t>(pool->reserved, keep));

@@ -271,12 +271,17 @@ API int cuEventRecordWithFlags(void* event, void* stream, unsigned flags) {
   Call call("cuEventRecordWithFlags", kCurrent, {{"event", event}, {"stream", stream}, {"flags", flags}});
   return record(call, event, stream);
 }
+// Asking for an event of a capture breaks the capture.
+static int ask_captured(Event* event) {
+  event->capture->invalid = true;
+  return kCapturedEvent;
+}
 API int cuEventQuery(void* handle) {
   Call call("cuEventQuery", kCurrent, {{"event", handle}});
   if (call.code) return call.code;
   Event* event = find<Event>(handle);
   if (!event) return call(kInvalidHandle);
-  if (event->capture) return call(kCapturedEvent);
+  if (event->capture) return call(ask_captured(event));
   if (int code = capture_unsafe()) return call(code);
   return call(event->op && !event->op->done ? kNotReady : kSuccess);
 }
@@ -285,7 +290,7 @@ API int cuEventSynchronize(void* handle) {
   if (call.code) return call.code;
   Event* event = find<Event>(handle);
   if (!event) return call(kInvalidHandle);
-  if (event->capture) return call(kCapturedEvent);
+  if (event->capture) return call(ask_captured(event));
   if (int code = capture_unsafe()) return call(code);
   if (event->op) complete(event->op);
   sweep_pools();
@@ -296,6 +301,8 @@ API int cuEventElapsedTime_v2(float* ms, void* start_handle, void* end_handle) {
   if (call.code) return call.code;
   Event* start = find<Event>(start_handle);
   Event* end = find<Event>(end_handle);
+  for (Event* event : {start, end})
+    if (event && event->capture) return call(ask_captured(event));
   if (!start || !end || !timed(start) || !timed(end) || !start->op || !end->op || start->context != end->context)
     return call(kInvalidHandle);
   if (!start->op->done || !end->op->done) return call(kNotReady);

@@ -149,3 +149,19 @@ def test_a_capture_keeps_inputs_and_results(device, stream, mapping, inputs):
         check(result)
         for x in result:
             x.copy_from(np.zeros(x.shape))
+
+
+def test_a_failure_to_note_one_use_does_not_lose_the_others(fake, fused_kernels, mapping, inputs, out):
+    late = Stream()
+    fake.clear_log()
+    mapping.map_forward(inputs, out=out, stream=late)
+    names = fake.names()
+    launched = names.index("cuLaunchKernel")
+    before, after = names[:launched].count("cuEventRecord"), names[launched:].count("cuEventRecord")
+    assert after > 1
+    with fake.failing("cuEventRecord", nth=before + 1):
+        fake.clear_log()
+        with pytest.raises(madspace.DriverError):
+            mapping.map_forward(inputs, out=out, stream=late)
+    names = fake.names()
+    assert names[names.index("cuLaunchKernel"):].count("cuEventRecord") == after
