@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         return 2
     device = options.device
     if device == "auto":
-        device = "cuda" if madspace.is_available() else "cpu"
+        device = _best_device()
     mapping = madspace.TPropagatorMapping(ORDER, POWER)
     rng = np.random.default_rng(options.seed)
     host = [*rng.random((mapping.random_dim(), options.points)), np.full(options.points, ENERGY)]
@@ -59,6 +59,17 @@ def run(options: argparse.Namespace) -> int:
     good = conservation < 1e-13 and on_shell < 1e-13 and abs(deviation) < 5
     print("all checks passed" if good else "A CHECK FAILED")
     return 0 if good else 1
+
+
+def _best_device() -> str:
+    if not madspace.is_available():
+        return "cpu"
+    try:
+        madspace.Device(0)
+    except madspace.MadspaceError as error:     # a driver is there, but does not work or has no device
+        print(f"the CPU is used: {error}")
+        return "cpu"
+    return "cuda"
 
 
 def _time(mapping: madspace.Mapping, arrays: list[Any], out: Any, device: str) -> float:

@@ -5,6 +5,7 @@ import numpy as np
 # name -> (integration order, number of outgoing particles)
 ORDERS = {"2body": ([0], 2), "3body-10": ([1, 0], 3), "3body-01": ([0, 1], 3)}
 POWERS = [0.0, 0.8, 1.0, 0.5, 1.7, -2.0, 4.0]
+EXTREME_POWERS = [-3.0, 4.5]
 
 # Energies and masses (GeV): massless, heavy pair, very unequal, near threshold.
 KINEMATICS = {

@@ -41,7 +41,20 @@ def _nvrtc():
     return True
 
 
+def _isa(name):
+    """Tell whether this processor has an instruction set of the host kernels."""
+
+    def has():
+        flags = Path("/proc/cpuinfo").read_text()
+        wanted = {"v3": "avx2 fma bmi1 bmi2", "v4": "avx2 fma bmi1 bmi2 avx512f avx512dq avx512bw avx512vl avx512cd"}
+        return all(f" {flag} " in flags.replace("\n", " ") for flag in wanted[name].split())
+
+    return has
+
+
 CAPABILITIES = {
+    "isa_v3": _isa("v3"),
+    "isa_v4": _isa("v4"),
     "nvrtc": _nvrtc,
     "torch": _installed("torch"),
     "cupy": _installed("cupy"),

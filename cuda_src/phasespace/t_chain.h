@@ -39,8 +39,10 @@ struct ChainStart {
 
 // The mass of what recoils against the first peeled particle: M_1^2 uniform between (sum of the rest)^2 and (M - m)^2.
 // With x = M - m - rest: width D = x (x + 2 rest), M_1^2 = rest^2 + r D, and the two new excesses as quotients instead
-// of differences: M_1 - rest = r D/(M_1 + rest), M - m - M_1 = (1 - r) D/(x + rest + M_1). in:  r, M, rest, x, weight
-// so far out: M_1, M_1 - rest, M - m - M_1, weight
+// of differences: M_1 - rest = r D/(M_1 + rest), M - m - M_1 = (1 - r) D/(x + rest + M_1).
+//
+// in:  r, M, rest, x, weight so far
+// out: M_1, M_1 - rest, M - m - M_1, weight
 struct RecoilMass {
     static constexpr int kInputs = 5, kOutputs = 4;
 

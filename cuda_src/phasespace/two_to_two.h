@@ -21,8 +21,8 @@ enum class Virtual { kNone, kA, kB, kBoth };
 //   s |t|_min |t|_max  = s m_1^2 m_2^2 + a b v + a m_2^2 (u_2 + a) + b m_1^2 (u_1 + b)
 // with u_1 = s - m_1^2 + m_2^2, u_2 = s + m_1^2 - m_2^2, v = s - m_1^2 - m_2^2 and
 // Y = sqrt(lambda(s, -a, -b) lambda(s, m_1^2, m_2^2)) = s (|t|_max - |t|_min).
-// lambda(s, m_1^2, m_2^2) = x (x + 2 m_1)(x + 2 m_2)(x + 2 m_1 + 2 m_2); lambda(s, -a, -b) = s^2 + 2 s (a + b) +
-// (a-b)^2.
+//   lambda(s, m_1^2, m_2^2) = x (x + 2 m_1)(x + 2 m_2)(x + 2 m_1 + 2 m_2)
+//   lambda(s, -a, -b)       = s^2 + 2 s (a + b) + (a - b)^2
 //
 // In the centre-of-mass frame |t| is linear in cos(theta): with f = (|t| - |t|_min)/(|t|_max - |t|_min),
 // cos(theta) = (1-f) - f and sin(theta) = 2 sqrt(f (1-f)); the Jacobian d|t|/dr pi/(2 sqrt(lambda(s, -a, -b))) becomes

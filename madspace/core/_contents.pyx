@@ -11,7 +11,7 @@ from madspace.core._dlpack_abi cimport DEVICE_CPU
 from madspace.core._dtypes cimport dtype_codes, dtype_name
 from madspace.core.device cimport get_device
 from madspace.core.stream cimport Stream, as_stream
-from madspace.core.tensor cimport Tensor, empty_device, empty_host, host_array
+from madspace.core.tensor cimport Tensor, empty_device, empty_host, host_array, open_stream
 
 import numpy as np
 
@@ -45,7 +45,8 @@ def copy_from(Tensor self not None, array, *, stream=None):
 
     Notes
     -----
-    Between tensors of one device the copy is asynchronous. From host memory to a device the call **waits** until
+    Between tensors of one device the copy is asynchronous; where their memory overlaps it takes memory in between, which
+    a capture refuses. From host memory to a device the call **waits** until
     the host memory may be reused, from a device to the host until the data is there.
     """
     from madspace.core.creation import _refill      # it stands on this module
@@ -224,7 +225,7 @@ def astype(Tensor self not None, dtype, *, stream=None):
 
 
 cdef Stream stream_of(Tensor tensor, object stream):
-    return tensor.work_stream() if stream is None else as_stream(stream, get_device(tensor.device_id_))
+    return open_stream(tensor) if stream is None else as_stream(stream, get_device(tensor.device_id_))
 
 
 cdef object cell_of(Tensor tensor, object value):

@@ -72,9 +72,10 @@ cdef int init() except -1:
         refuse("cuInit")
     with starting:
         if state() == FRESH:
-            load_library()
+            # First, and with no point before it where another thread could fork with the lock held: the child is marked.
             watch_fork()
             try:
+                load_library()
                 start_driver()
             except BaseException:
                 give_up()

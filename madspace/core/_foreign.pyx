@@ -6,7 +6,7 @@ from cuda.bindings.cydriver cimport CUstream
 from libc.stdint cimport uintptr_t
 
 from madspace.core cimport _driver
-from madspace.core._dlpack_abi cimport DLPACK_MAJOR, DLTensor, LegacyTensor, ManagedTensor
+from madspace.core._dlpack_abi cimport DEVICE_CPU, DLPACK_MAJOR, DLTensor, LegacyTensor, ManagedTensor
 from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed
 from madspace.core._uses cimport Use, is_captured, is_done, lasting, new_use
@@ -34,11 +34,12 @@ cdef list held = []
 @cython.no_gc_clear      # __dealloc__ needs the members
 cdef class Foreign:
     def __dealloc__(self):
-        if self.on_device:
-            if self.consumer is not None:
-                let_go(self)
-                self.consumer.drop()
-            # The deleter may enter the driver, which must not be done with the GIL held.
+        if self.on_device and self.consumer is not None:
+            let_go(self)
+            self.consumer.drop()
+        # The deleter of memory on a device, and of page-locked memory, may enter the driver, which must not be done with
+        # the GIL held.
+        if self.on_device or not is_pageable(self.managed, self.legacy):
             with nogil:
                 delete(self.managed, self.legacy)
         else:
@@ -67,6 +68,13 @@ cdef class Foreign:
         if n_recordings != 0:
             note_memory(stream, self, True)
         return order_inside(self.consumer.device, stream.handle_, self.consumer.handle_)
+
+
+cdef bint is_pageable(const ManagedTensor* managed, const LegacyTensor* legacy) noexcept nogil:
+    # Of a newer major version nothing is known.
+    if managed is not NULL:
+        return managed.major == DLPACK_MAJOR and managed.tensor.device.device_type == DEVICE_CPU
+    return legacy is NULL or legacy.tensor.device.device_type == DEVICE_CPU
 
 
 cdef void delete(ManagedTensor* managed, LegacyTensor* legacy) noexcept nogil:

@@ -33,10 +33,11 @@ cdef class BufferOperand(Ordered):
 cdef class PinnedOperand(Ordered):
     cdef int before(self, Stream stream) except -1:
         (<PinnedBuffer>self.memory).check_open()
-        return (<PinnedBuffer>self.memory).before(stream, self.write)
+        (<PinnedBuffer>self.memory).before(stream, self.write)
+        return 0
 
     cdef int after(self, Stream stream) except -1:
-        return (<PinnedBuffer>self.memory).after(stream, self.write)
+        return (<PinnedBuffer>self.memory).after(stream, self.write, None)
 
 
 @cython.final

@@ -51,10 +51,11 @@ cdef Tensor import_host_array(object array, str name):
 
 cdef int interface_device(object interface) except? -2:
     cdef int ordinal = 0
-    address = interface["data"][0]
-    if address:
+    cdef CUdeviceptr address = <uintptr_t>(interface["data"][0] or 0)
+    if address != 0:
         _driver.init()
-        _driver.pointer_get_device(&ordinal, <CUdeviceptr><uintptr_t>address)
+        with nogil:
+            _driver.pointer_get_device(&ordinal, address)
     return ordinal
 
 

@@ -11,10 +11,12 @@ from cuda.bindings.cydriver cimport (
 
 from madspace.core cimport _driver as drv
 from madspace.core._arguments cimport words_of
+from madspace.core._attach cimport attach
 from madspace.core._shape cimport MAX_ATTRIBUTES, Shape, fill_config, read_shape
 from madspace.core.device cimport Device, get_device
 from madspace.core.stream cimport Stream
 
+from madspace.core._refusal import refusal
 from madspace.core.device import as_device
 from madspace.errors import DriverError
 
@@ -302,3 +304,6 @@ cdef class KernelCode:
         finally:
             where.pop(pushed)
         return 0
+
+
+attach(KernelCode, "__new__", refusal("Kernel: use module[name]"))

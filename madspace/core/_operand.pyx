@@ -2,9 +2,11 @@
 
 import sys
 
-from madspace.errors import DeviceMismatchError
+import numpy as np
 
-from cpython.exc cimport PyErr_Clear
+from madspace.errors import DeviceMismatchError, MadspaceError
+
+from cpython.exc cimport PyErr_Clear, PyErr_Occurred
 from cpython.ref cimport Py_DECREF, PyObject
 from libc.stdint cimport int32_t, int64_t
 
@@ -127,9 +129,7 @@ cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t 
         return False
     if a_stride == b_stride and a_stride > 0 and a_width <= a_stride and b_width <= b_stride:
         # Two columns of one table interleave: they meet only if they share bytes of a row.
-        gap = (b - a) % a_stride
-        if gap < 0:
-            gap += a_stride
+        gap = (b - a) % a_stride        # as in Python, never negative
         return not (gap >= a_width and gap + b_width <= a_stride)
     return True
 
@@ -144,16 +144,30 @@ cdef object hand_over(Tensor result, object like):
     if table != NULL:
         managed = export_managed(result, framework_stream(like))
         if table.to_object(managed, &made) != 0:
-            PyErr_Clear()
+            refused = take_error()
             managed.deleter(managed)  # what failed to take it over does not own it
-            raise RuntimeError(f"{type(like).__module__} could not take over a result")
+            raise MadspaceError(f"{type(like).__module__} could not take over a result: {refused}") from refused
         answer = <object><PyObject*>made
         Py_DECREF(answer)  # `made` carried a reference of its own
         return answer
-    if result.device_type_ == DEVICE_CPU:
-        return result.numpy()
-    convert = _from_dlpack_of(type(like))
-    return result if convert is None else convert(result)
+    convert = None if isinstance(like, (np.ndarray, np.generic)) else _from_dlpack_of(type(like))
+    if convert is not None:
+        return convert(result)
+    return result.numpy() if result.device_type_ == DEVICE_CPU else result
+
+
+cdef object take_error():
+    """The pending exception, no longer pending; None where there is none."""
+    if PyErr_Occurred() is NULL:
+        return None
+    try:
+        raise_pending()
+    except Exception as error:
+        return error
+
+
+cdef int raise_pending() except -1:
+    return -1
 
 
 cdef object _from_dlpack_of(type kind):

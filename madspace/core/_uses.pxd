@@ -21,7 +21,6 @@ cdef object key_of(Stream stream)
 cdef bint is_same(Stream one, Stream other) noexcept
 cdef int is_captured(Stream stream) except -1
 cdef int wait_for(Stream stream, Use use) except -1             # stream's later work, on the device
-cdef int note_use(dict uses, Stream stream) except -1           # as of now
 cdef Use new_use(Use earlier, Stream stream)                    # as of now, and behind the earlier one (None: none)
 cdef bint is_done(Use use) except -1                            # asked, not waited for
 # The stream's later work behind all uses (None: none), unless it is being captured.

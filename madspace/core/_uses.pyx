@@ -60,12 +60,6 @@ cdef int wait_for(Stream stream, Use use) except -1:
     return 0
 
 
-cdef int note_use(dict uses, Stream stream) except -1:
-    cdef object key = key_of(stream)
-    uses[key] = new_use(uses.get(key), stream)
-    return 0
-
-
 cdef Use new_use(Use earlier, Stream stream):
     cdef Use use = Use.__new__(Use)
     cdef int pushed = stream.device.push()

@@ -1,6 +1,7 @@
 """Launches that are prepared once and repeated at next to the driver's own cost."""
 
 from madspace.core._arguments cimport lay_out, write_argument
+from madspace.core._attach cimport attach
 from madspace.core._shape cimport read_shape
 from madspace.core.kernel cimport Kernel, stream_for
 from madspace.core.memory cimport Buffer
@@ -8,6 +9,8 @@ from madspace.core.stream cimport Stream, as_stream
 from madspace.core.tensor cimport Tensor
 
 import operator
+
+from madspace.core._refusal import refusal
 
 
 cdef class BoundKernel:
@@ -102,6 +105,9 @@ cdef class BoundKernel:
         operands = tuple([memory for memory in self.memory_ if memory is not None])
         self.operands_ = operands if operands else None
         return 0
+
+
+attach(BoundKernel, "__new__", refusal("BoundKernel: use kernel.bind(...)"))
 
 
 cdef int check_open(tuple operands) except -1:

@@ -8,6 +8,7 @@ from cuda.bindings.cydriver cimport CUcontext, CUgraph, CUgraphNode, CUresult, C
 
 from madspace.core cimport _driver as drv
 from madspace.core cimport _driver_graphs as graphs
+from madspace.core._attach cimport attach
 from madspace.core._recording cimport Recording, begin_recording, end_recording
 from madspace.core.event cimport order_streams
 from madspace.core.graph cimport Graph, new_graph
@@ -15,6 +16,7 @@ from madspace.core.graph_node cimport node_handles
 from madspace.core.pool cimport free_deferred
 from madspace.core.stream cimport Stream
 
+from madspace.core._refusal import refusal
 from madspace.core.stream import to_stream
 from madspace.errors import CaptureError
 
@@ -144,6 +146,9 @@ cdef class Capture:
             end_recording(self.recording)
             self.recording = None
         return code
+
+
+attach(Capture, "__new__", refusal("Capture: use madspace.capture(stream)"))
 
 
 cdef Capture new_capture(Stream stream, CUstreamCaptureMode mode, Graph graph, bint into, tuple after):

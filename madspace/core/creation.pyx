@@ -9,7 +9,7 @@ from madspace.core._dtypes cimport dtype_codes, dtype_name, numpy_dtype
 from madspace.core.device cimport Device, get_device
 from madspace.core.dlpack cimport array_device, import_array
 from madspace.core.stream cimport Stream, as_stream, own_stream
-from madspace.core.tensor cimport MAX_NDIM, Tensor, empty_device, empty_host
+from madspace.core.tensor cimport MAX_NDIM, Tensor, empty_device, empty_host, open_stream
 
 import operator
 
@@ -268,7 +268,7 @@ cdef Tensor place(Tensor source, int target, object dtype, Stream stream, object
 
 cpdef object _refill(Tensor target, object array, object stream):
     """Tensor.copy_from."""
-    cdef Stream chosen = target.work_stream()
+    cdef Stream chosen = open_stream(target)
     cdef Tensor source
     cdef size_t nbytes = <size_t>(target.count() * (target.bits_ // 8))
     if target.readonly_:
@@ -297,6 +297,11 @@ cpdef object _refill(Tensor target, object array, object stream):
     else:
         if not source.contiguous():
             raise ShapeError(f"array: expected a contiguous tensor on the device, got strides {source.strides}")
+        if source.data_ == target.data_:
+            return None
+        if source.data_ < <char*>target.data_ + nbytes and target.data_ < <char*>source.data_ + nbytes:
+            # The driver leaves copies between overlapping ranges undefined: by way of memory in between.
+            source = source.device_copy(get_device(target.device_id_), chosen)
         source.before(chosen, False)
         target.before(chosen, True)
         copy_on_device(<CUdeviceptr>target.data_, <CUdeviceptr>source.data_, nbytes, chosen)

@@ -348,6 +348,7 @@ cdef int order_within(Device device, CUstream earlier, Device later_device, CUst
     # The earlier stream's context is current. Everything that can be refused is asked before the streams are touched.
     cdef int pushed, earlier_captured, later_captured
     cdef CUevent event
+    cdef CUresult code
     with nogil:
         earlier_captured = drv.stream_is_capturing(earlier)
     pushed = later_device.push()
@@ -377,7 +378,9 @@ cdef int order_within(Device device, CUstream earlier, Device later_device, CUst
             later_device.pop(pushed)
     finally:
         if earlier_captured:
-            drv.report(drv.quiet_event_destroy(device.context_, event), "cuEventDestroy")
+            with nogil:
+                code = drv.quiet_event_destroy(device.context_, event)
+            drv.report(code, "cuEventDestroy")
         else:
             give_event(device, event)
     return 0

@@ -10,11 +10,13 @@ from cuda.bindings.cydriver cimport CUresult
 
 from madspace.core cimport _driver as drv
 from madspace.core cimport _driver_graphs as graphs
+from madspace.core._attach cimport attach
 from madspace.core._graph_operands cimport Operands, Ordered
 from madspace.core.graph cimport Graph
 from madspace.core.graph_node cimport GraphNode, make_node
 from madspace.core.stream cimport Stream, as_stream, own_stream
 
+from madspace.core._refusal import refusal
 from madspace.core.graph import Graph as empty_graph
 from madspace.errors import ClosedError, DeviceMismatchError, DriverError
 
@@ -279,6 +281,9 @@ cdef class GraphExec:
         self.operands = own
         self.order = own.order()
         return 0
+
+
+attach(GraphExec, "__new__", refusal("GraphExec: use Graph.instantiate()"))
 
 
 cdef int give_back(list operands, Stream stream) except -1:

@@ -7,6 +7,9 @@ from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUgraphNode
 
 from madspace.core cimport _driver_graphs as graphs
+from madspace.core._attach cimport attach
+
+from madspace.core._refusal import refusal
 
 # By CUgraphNodeType.
 cdef tuple KINDS = (
@@ -51,6 +54,9 @@ cdef class GraphNode:
 
     def __repr__(self):
         return f"<GraphNode {<uintptr_t>self.handle_:#x}, {self.kind}, of {self.graph!r}>"
+
+
+attach(GraphNode, "__new__", refusal("GraphNode: use the add_ methods of a Graph"))
 
 
 cdef GraphNode make_node(object graph, CUgraphNode handle):

@@ -7,12 +7,15 @@ from cuda.bindings.cydriver cimport CUcontext, CUfunction, CUkernel, CUresult
 
 from madspace.core cimport _driver as drv
 from madspace.core._arguments cimport device_of_arguments, lay_out, order_after, order_before
+from madspace.core._attach cimport attach
 from madspace.core._kernel_code cimport CACHED_DEVICES, KernelCode
 from madspace.core._recording cimport n_recordings, note_kept
 from madspace.core._shape cimport Shape, describe_shape, read_shape, start
 from madspace.core.device cimport Device, get_device
 from madspace.core.module cimport Module
 from madspace.core.stream cimport Stream, as_stream
+
+from madspace.core._refusal import refusal
 
 cdef enum:
     STACK_PARAMS = 32           # as many arguments, and words of them, are laid out without an allocation
@@ -161,6 +164,9 @@ cdef class Kernel(KernelCode):
         order_before(memory, stream)
         self.launch_shape(function, shape, stream, params)
         return order_after(memory, stream)
+
+
+attach(Kernel, "__new__", refusal("Kernel: use module[name]"))
 
 
 cdef Stream stream_for(object stream, tuple args):

@@ -7,6 +7,7 @@ from cuda.bindings.cydriver cimport CUresult
 
 from madspace.core cimport _driver as drv
 from madspace.core._allocation cimport give_memory, take_memory
+from madspace.core._attach cimport attach
 from madspace.core._leaks cimport remember
 from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_of, recording_with
 from madspace.core._teardown cimport is_closed
@@ -18,6 +19,7 @@ from madspace.core.event cimport order_streams
 from madspace.core.pool cimport MemoryPool, defer_free, own_pool
 from madspace.core.stream cimport Stream, as_stream
 
+from madspace.core._refusal import refusal
 from madspace.errors import ClosedError, DeviceMismatchError, ShapeError
 
 # Pools and buffers are met in the same place.
@@ -262,9 +264,8 @@ cdef class Buffer:
         if n_recordings != 0:
             note_memory(stream, self, write)
         if stream is self.stream or is_same(stream, self.stream):
-            if write:
-                self.writer_ = self.stream
-            return 0
+            # Written elsewhere since before(), by another thread: come behind that as well.
+            return self.join(False) if write and self.writer_ is not self.stream else 0
         return self.after_elsewhere(stream, write)
 
     # Another thread may use the buffer while a call below is in the driver: what was there before is looked up once,
@@ -274,18 +275,21 @@ cdef class Buffer:
         # The own stream comes behind the other ones: all of them for a write, the last writer for a read. What it has
         # waited for is forgotten, since everything later is ordered behind the own stream.
         cdef dict uses
+        cdef Stream writer
         cdef Use use
         if is_captured(self.stream):
             return 0
         uses = self.uses_
-        if uses is None or not (write or self.writer_ is not self.stream):
+        writer = self.writer_
+        if uses is None or not (write or writer is not self.stream):
             return 0
-        if not write:
-            key = key_of(self.writer_)
-            uses = {key: uses[key]} if key in uses else {}
-        for use in list(uses.values()):
+        key = key_of(writer)
+        uses = dict(uses) if write else {key: uses[key]} if key in uses else {}
+        for use in uses.values():
             wait_for(self.stream, use)
-        self.writer_ = self.stream
+        # What another thread wrote meanwhile, be it on the same stream, is still to be waited for.
+        if self.writer_ is writer and (self.uses_ is None or self.uses_.get(key) is uses.get(key)):
+            self.writer_ = self.stream
         self.forget(uses)
         return 0
 
@@ -342,6 +346,9 @@ cdef class Buffer:
             self.uses_ = None
             self.ptr_ = 0
         return code
+
+
+attach(Buffer, "__new__", refusal("Buffer: use MemoryPool.allocate()"))
 
 
 cdef Buffer allocate(Device device, size_t nbytes, Stream stream):

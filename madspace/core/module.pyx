@@ -12,6 +12,7 @@ from cuda.bindings.cydriver cimport CUkernel, CUresult
 
 from madspace.core cimport _driver as drv
 from madspace.core._leaks cimport remember
+from madspace.core._teardown cimport is_closed, refuse
 from madspace.core._uses cimport is_captured
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
@@ -191,7 +192,8 @@ cdef class Module:
         return self
 
     def __exit__(self, *exc_info):
-        self.close()
+        if not self.shared_:        # the shipped ones stay open
+            self.close()
 
     def __repr__(self):
         return f"<Module {self.name}{', closed' if self.closed_ else ''}>"
@@ -218,6 +220,9 @@ cdef Module shipped_module(str stem, Device device, Stream stream=None):
                 f"the kernels of {stem} are not loaded on device {device.id} yet: call madspace.preload() before the "
                 "capture")
         image = find_image(stem, device.compute_capability)
+        # Before the lock: in a forked child nobody may be left to release it.
+        if is_closed():
+            refuse("cuLibraryLoadData")
         with loading:
             module = by_file.get(image["file"])
             if module is None:

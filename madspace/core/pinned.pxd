@@ -13,6 +13,6 @@ cdef class PinnedBuffer:
     cdef bint closed_
     cdef object __weakref__
     cdef int check_open(self) except -1
-    cdef int before(self, Stream stream, bint write) except -1
-    cdef int after(self, Stream stream, bint write) except -1
+    cdef dict before(self, Stream stream, bint write)      # what after() takes as `waited`, or None there
+    cdef int after(self, Stream stream, bint write, dict waited) except -1
     cdef int let_go(self) noexcept

@@ -251,22 +251,25 @@ cdef class PinnedBuffer:
             raise ClosedError(f"pinned buffer: expected an open one, got {self!r}")
         return 0
 
-    cdef int before(self, Stream stream, bint write) except -1:
+    cdef dict before(self, Stream stream, bint write):
         # A write comes behind all uses, a read behind the last write. A stream is always behind itself, but a new one
-        # under a dead one's handle is not: hence the identity.
+        # under a dead one's handle is not: hence the identity. The uses that a write came behind are for after().
+        cdef dict waited
         cdef Use use
         if is_captured(stream):
-            return 0
+            return None
         if write:
-            for use in list(self.uses_.values()):
+            waited = dict(self.uses_)
+            for use in waited.values():
                 wait_for(stream, use)
-        elif self.writer_ is not None and (self.writer_ is not stream or <uintptr_t>stream.handle_ == PER_THREAD):
+            return waited
+        if self.writer_ is not None and (self.writer_ is not stream or <uintptr_t>stream.handle_ == PER_THREAD):
             use = self.uses_.get(key_of(self.writer_))
             if use is not None:     # None: another thread is in the midst of its own copy
                 wait_for(stream, use)
-        return 0
+        return None
 
-    cdef int after(self, Stream stream, bint write) except -1:
+    cdef int after(self, Stream stream, bint write, dict waited) except -1:
         cdef Use use
         if n_recordings != 0:
             note_memory(stream, self, write)
@@ -275,10 +278,11 @@ cdef class PinnedBuffer:
         key = key_of(stream)
         use = new_use(self.uses_.get(key), stream)
         if write:
-            self.uses_ = {key: use}     # it came behind all others
+            # What another thread noted meanwhile stays.
+            if waited is not None:
+                self.uses_ = {other: known for other, known in self.uses_.items() if waited.get(other) is not known}
             self.writer_ = stream
-        else:
-            self.uses_[key] = use
+        self.uses_[key] = use
         return 0
 
     cdef int let_go(self) noexcept:
@@ -295,6 +299,7 @@ cdef class PinnedBuffer:
 cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device) except -1:
     cdef Device device = buffer.pool.device
     cdef Stream where = buffer.stream if stream is None else as_stream(stream, device)
+    cdef dict waited
     cdef int pushed
     pinned.check_open()
     buffer.check_open()
@@ -305,7 +310,7 @@ cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device)
         return 0
     pushed = device.push()
     try:
-        pinned.before(where, not to_device)
+        waited = pinned.before(where, not to_device)
         buffer.before(where, to_device)
         with nogil:
             if to_device:
@@ -313,7 +318,7 @@ cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device)
             else:
                 drv.memcpy_dtoh_async(pinned.block_.ptr, buffer.ptr_, buffer.nbytes, where.handle_)
         buffer.after(where, to_device)
-        pinned.after(where, not to_device)
+        pinned.after(where, not to_device, waited)
     finally:
         device.pop(pushed)
     return 0

@@ -13,6 +13,7 @@ from cuda.bindings.cydriver cimport CUmemPool_attribute, CUresult
 from madspace.core cimport _driver as drv
 from madspace.core._foreign cimport release_finished
 from madspace.core._leaks cimport remember
+from madspace.core._teardown cimport is_closed, refuse
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
 from madspace.core.stream cimport Stream, as_stream, own_stream
@@ -59,7 +60,7 @@ cdef class MemoryPool:
     Raises
     ------
     ValueError
-        For a negative limit.
+        For a negative `limit` or `release_threshold`.
     DriverNotFoundError, DriverError, ForkError
         As from ``Device``.
 
@@ -74,7 +75,7 @@ cdef class MemoryPool:
     def __init__(self, device=None, *, limit=None, release_threshold=None):
         if self.handle_ != NULL:
             raise TypeError("MemoryPool: __init__ was called twice")
-        cdef uint64_t threshold = UINT64_MAX if release_threshold is None else release_threshold
+        cdef uint64_t threshold = bytes_of(release_threshold, "release_threshold")
         self.limit = limit
         create(self, get_device(0) if device is None else as_device(device), threshold)
         if watchers() & LEAKS:
@@ -123,10 +124,7 @@ cdef class MemoryPool:
 
     @limit.setter
     def limit(self, value):
-        number = UINT64_MAX if value is None else index(value)
-        if not 0 <= number <= UINT64_MAX:
-            raise ValueError(f"limit: expected a number of bytes, 0 or more, got {number}")
-        self.tally_.limit.store(number)
+        self.tally_.limit.store(bytes_of(value, "limit"))
 
     def stats(self):
         """What the pool's buffers and the driver's pool hold.
@@ -158,11 +156,16 @@ cdef class MemoryPool:
         min_bytes_to_keep : int, optional
             Bytes that the pool keeps reserved, those in use included.
 
+        Raises
+        ------
+        ValueError
+            For a negative number.
+
         Notes
         -----
         Memory whose free the device has not reached is not idle: synchronise first to give that back, too.
         """
-        cdef size_t keep = min_bytes_to_keep
+        cdef size_t keep = bytes_of(min_bytes_to_keep, "min_bytes_to_keep")
         self.check_open()
         free_deferred()
         release_finished()
@@ -204,6 +207,7 @@ cdef class MemoryPool:
         at the same address, until the graph and everything made of it are gone. What a launch writes to it is valid
         until the next launch.
         """
+        self.check_open()
         cdef size_t size = index(nbytes)
         cdef Stream where = own_stream(self.device) if stream is None else as_stream(stream, self.device)
         global allocate_buffer
@@ -243,7 +247,8 @@ cdef class MemoryPool:
         return self
 
     def __exit__(self, *exc_info):
-        self.close()
+        if self.closed_ or self is not self.device.pool_:       # that one is everybody's and stays open
+            self.close()
 
     def __repr__(self):
         state = "closed" if self.closed_ else "open"
@@ -260,6 +265,14 @@ cdef class MemoryPool:
         with nogil:
             drv.mem_pool_get_attribute(self.handle_, which, &value)
         return value
+
+
+cdef uint64_t bytes_of(object value, str name) except? 0:
+    """A number of bytes; None stands for all of them."""
+    number = UINT64_MAX if value is None else index(value)
+    if not 0 <= number <= UINT64_MAX:
+        raise ValueError(f"{name}: expected a number of bytes, 0 to 2**64 - 1, got {number}")
+    return number
 
 
 cdef int create(MemoryPool pool, Device device, uint64_t threshold) except -1:
@@ -281,6 +294,9 @@ cdef MemoryPool own_pool(Device device):
     cdef MemoryPool pool
     if device.pool_ is not None:
         return device.pool_
+    # Before the lock: in a forked child nobody may be left to release it.
+    if is_closed():
+        refuse("cuMemPoolCreate")
     with making:
         if device.pool_ is None:
             pool = MemoryPool.__new__(MemoryPool)

@@ -1,5 +1,6 @@
 """Streams: our own, and other libraries' handles."""
 import _thread
+from operator import index
 
 cimport cython
 from libc.stdint cimport uintptr_t
@@ -9,6 +10,7 @@ from cuda.bindings.cydriver cimport CUdevice, CUresult, CUstream
 
 from madspace.core cimport _driver as drv
 from madspace.core._leaks cimport remember
+from madspace.core._teardown cimport is_closed, refuse
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
 
@@ -275,7 +277,8 @@ cdef class Stream:
         return self
 
     def __exit__(self, *exc_info):
-        self.close()
+        if self.closed_ or self is not self.device.stream_:     # that one is everybody's and stays open
+            self.close()
 
     def __eq__(self, other):
         if not isinstance(other, Stream):
@@ -319,15 +322,17 @@ cdef class Stream:
 
 cdef int create(Stream stream, Device device, object priority) except -1:
     cdef int least, greatest
-    cdef int level = priority
     cdef CUstream handle
+    cdef int level
+    cdef object number = index(priority)
     cdef int pushed = device.push()
     try:
-        if level != 0:
+        if number != 0:
             with nogil:
                 drv.ctx_get_stream_priority_range(&least, &greatest)
-            if not greatest <= level <= least:
-                raise ValueError(f"priority: expected {greatest} to {least} on device {device.id}, got {level}")
+            if not greatest <= number <= least:
+                raise ValueError(f"priority: expected {greatest} to {least} on device {device.id}, got {number}")
+        level = number
         with nogil:
             drv.stream_create(&handle, cydriver.CU_STREAM_NON_BLOCKING, level)
     finally:
@@ -349,6 +354,9 @@ cdef Stream own_stream(Device device):
     cdef Stream stream
     if device.stream_ is not None:
         return device.stream_
+    # Before the lock: in a forked child nobody may be left to release it.
+    if is_closed():
+        refuse("cuStreamCreate")
     with making:
         if device.stream_ is None:
             stream = Stream.__new__(Stream)
@@ -391,8 +399,8 @@ cdef Stream as_stream(object obj, Device device):
     if handle is None:
         raise TypeError(
             f"stream: expected a Stream, an int handle or an object with __cuda_stream__, got {type(obj).__name__}")
-    index = getattr(obj, "device_index", device.id)
-    if index != device.id:
+    number = getattr(obj, "device_index", device.id)
+    if number != device.id:
         raise DeviceMismatchError(f"stream: expected one of device {device.id}, got {obj!r}")
     return foreign_stream(device, checked_handle(handle, "stream.cuda_stream"), obj)
 

@@ -4,6 +4,7 @@ cimport cython
 from cuda.bindings.cydriver cimport CUdeviceptr
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
+from madspace.core._attach cimport attach
 from madspace.core._copy cimport copy_on_device, download, refuse_captured, strided_copy, upload
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA, DLTensor
 from madspace.core._dtypes cimport dtype_name, numpy_dtype
@@ -14,10 +15,11 @@ from madspace.core._layout cimport compact_strides, element_count, element_span,
 from madspace.core._reshape cimport reshape_layout
 from madspace.core.device cimport Device, get_device
 from madspace.core.memory cimport Buffer, allocate
-from madspace.core.stream cimport Stream
+from madspace.core.stream cimport Stream, own_stream
 
 import numpy as np
 
+from madspace.core._refusal import refusal
 from madspace.errors import ShapeError
 
 
@@ -267,7 +269,7 @@ cdef class Tensor:
         if nbytes > 0 and self.device_type_ == DEVICE_CUDA:
             # What lies between the elements travels as well; taking it out again is the host's work.
             block = host_block(nbytes)
-            stream = self.work_stream()
+            stream = open_stream(self)
             refuse_captured(stream, "cuMemcpyDtoHAsync")
             self.before(stream, False)
             download(block.ptr, <CUdeviceptr>self.data_ + low, nbytes, stream)
@@ -306,6 +308,16 @@ cdef class Tensor:
             buffer.after(stream, True)
         return make_tensor(buffer, None, <void*>(buffer.ptr_ - low), DEVICE_CUDA, device.id, self.code_, self.bits_,
                            self.ndim_, self.shape_, source.strides_, False)
+
+
+attach(Tensor, "__new__", refusal("a Tensor is made by asarray(), empty(), zeros() or from_dlpack()"))
+
+
+cdef Stream open_stream(Tensor tensor):
+    cdef Stream stream = tensor.work_stream()
+    if stream is not None and stream.closed_:
+        return own_stream(stream.device)
+    return stream
 
 
 cdef object host_array(Tensor tensor):

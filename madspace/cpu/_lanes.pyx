@@ -1,5 +1,6 @@
 """Host kernels: found by name for this processor's instruction set, run over a thread pool."""
 
+import operator
 import os
 import warnings
 
@@ -26,6 +27,8 @@ cdef extern from "thread_pool.h" namespace "madspace" nogil:
         @staticmethod
         void run(HostRun run, const void* args, long long n, long long grain)
 
+
+MAX_THREADS = 1024
 
 _ISA_LEVELS = {"base": 0, "v3": 3, "v4": 4}
 _ISA_NAMES = {level: name for name, level in _ISA_LEVELS.items()}
@@ -78,22 +81,23 @@ def get_num_threads():
     return SharedPool.threads()
 
 
-def set_num_threads(int n):
+def set_num_threads(n):
     """Set how many threads CPU calls are split over, for the whole process.
 
     Parameters
     ----------
     n : int
-        At least 1, or 0 for one per available core (the default, also set by ``MADSPACE_NUM_THREADS``).
+        1 to 1024, or 0 for one per available core (the default, also set by ``MADSPACE_NUM_THREADS``).
 
     Raises
     ------
     ValueError
-        If n is negative.
+        If n is negative or above 1024.
     """
-    if n < 0:
-        raise ValueError(f"n: expected at least 0, got {n}")
-    SharedPool.set_threads(n)
+    number = operator.index(n)
+    if not 0 <= number <= MAX_THREADS:
+        raise ValueError(f"n: expected 0 to {MAX_THREADS}, got {number}")
+    SharedPool.set_threads(number)
 
 
 cdef int _read_environment() except -1:
@@ -101,7 +105,11 @@ cdef int _read_environment() except -1:
     threads = os.environ.get("MADSPACE_NUM_THREADS", "").strip()
     if threads:
         if threads.isdecimal():
-            SharedPool.set_threads(int(threads))
+            # As a float, which takes any number of digits.
+            if float(threads) > MAX_THREADS:
+                warnings.warn(f"MADSPACE_NUM_THREADS: expected 0 to {MAX_THREADS}, got {threads}; {MAX_THREADS} are used",
+                              MadspaceWarning)
+            SharedPool.set_threads(<int>min(float(threads), <double>MAX_THREADS))
         else:
             warnings.warn(f"MADSPACE_NUM_THREADS: expected a whole number, got {threads!r}; ignored", MadspaceWarning)
     name = os.environ.get("MADSPACE_CPU_ISA", "").strip()

@@ -56,7 +56,7 @@ public:
     }
 
     // A row to be filled by the caller.
-    double* row() { return file_[used_++]; }
+    double* row() { return take(1)[0]; }
 
     Value zero() const { return file_[0]; }
 
@@ -64,8 +64,7 @@ public:
     Values<Value, Step::kOutputs> run(V... values) {
         static_assert(sizeof...(V) == Step::kInputs, "a step takes exactly its inputs");
         const double* in[Step::kInputs] = {values...};
-        double (*out)[kLanes] = file_ + used_;
-        used_ += Step::kOutputs;
+        Row* out = take(Step::kOutputs);
         loop<Step>(in, out);
         Values<Value, Step::kOutputs> result;
         for (int k = 0; k < Step::kOutputs; ++k) result.item[k] = out[k];
@@ -87,6 +86,16 @@ public:
     }
 
 private:
+    using Row = double[kLanes];
+
+    // Once per step and block, so it costs nothing: a chain that needs more rows must not overwrite the stack.
+    Row* take(int n) {
+        if (used_ + n > kValues) __builtin_trap();
+        Row* rows = file_ + used_;
+        used_ += n;
+        return rows;
+    }
+
     template <class Step>
     static void loop(const double* const (&in)[Step::kInputs], double (*out)[kLanes]) {
 #pragma omp simd

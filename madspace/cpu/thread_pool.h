@@ -25,27 +25,19 @@ inline int available_cores() {
     return n > 0 ? static_cast<int>(n) : 1;
 }
 
+// A pool that only grows: a job says how many of its threads may work on it.
 class ThreadPool {
 public:
     using Run = void (*)(const void* args, long long begin, long long end);
 
-    explicit ThreadPool(int n_threads) {
-        for (int i = 1; i < n_threads; ++i) {
-            // Threads are detached and the pool is never destroyed: at exit they sleep until the process ends.
-            try {
-                std::thread([this] { serve(); }).detach();
-            } catch (const std::system_error&) {
-                break;  // the system gives no more threads: work with those that there are
-            }
-        }
-    }
-
-    void run(Run fn, const void* args, long long n, long long grain) {
-        if (n <= grain || busy_.test_and_set(std::memory_order_acquire)) {
+    // By n_threads threads at most, the calling one included.
+    void run(Run fn, const void* args, long long n, long long grain, int n_threads) {
+        if (n <= grain || n_threads <= 1 || busy_.test_and_set(std::memory_order_acquire)) {
             fn(args, 0, n);
             return;
         }
-        Job job{fn, args, n, grain};
+        grow(n_threads - 1);
+        Job job{fn, args, n, grain, n_threads - 1};
         {
             std::lock_guard<std::mutex> lock(mutex_);
             job_ = &job;
@@ -65,9 +57,11 @@ private:
         Run fn;
         const void* args;
         long long n, grain;
+        int helpers;  // threads that may still join, under the lock
         std::atomic<long long> next{0};
 
-        Job(Run f, const void* a, long long count, long long g) : fn(f), args(a), n(count), grain(g) {}
+        Job(Run f, const void* a, long long count, long long g, int h)
+            : fn(f), args(a), n(count), grain(g), helpers(h) {}
 
         void work() {
             for (;;) {
@@ -78,14 +72,27 @@ private:
         }
     };
 
+    // Called by whoever holds the pool (busy_). Threads are detached and the pool is never destroyed: at exit they
+    // sleep until the process ends.
+    void grow(int n_helpers) {
+        for (; made_ < n_helpers; ++made_) {
+            try {
+                std::thread([this] { serve(); }).detach();
+            } catch (const std::system_error&) {
+                break;  // the system gives no more threads: work with those that there are
+            }
+        }
+    }
+
     void serve() {
         unsigned long seen = 0;
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
             wake_.wait(lock, [&] { return generation_ != seen; });
             seen = generation_;
-            if (job_ == nullptr) continue;
+            if (job_ == nullptr || job_->helpers == 0) continue;
             Job* job = job_;
+            --job->helpers;
             ++inside_;
             lock.unlock();
             job->work();
@@ -100,6 +107,7 @@ private:
     Job* job_ = nullptr;
     unsigned long generation_ = 0;
     int inside_ = 0;
+    int made_ = 0;
 };
 
 // The process's pool, made at first use. Threads do not survive fork: the child forgets the pool and makes a new one.
@@ -114,39 +122,38 @@ public:
     }
 
     static void run(ThreadPool::Run fn, const void* args, long long n, long long grain) {
-        State& s = state();
         const int n_threads = threads();
         if (n_threads == 1 || n <= grain) {
             fn(args, 0, n);
             return;
         }
-        ThreadPool* pool = s.pool.load(std::memory_order_acquire);
-        if (pool == nullptr || s.size.load() != n_threads) {
-            std::lock_guard<std::mutex> lock(*s.mutex);
-            pool = s.pool.load(std::memory_order_acquire);
-            if (pool == nullptr || s.size.load() != n_threads) {
-                pool = new ThreadPool(n_threads);  // a pool of another size is left asleep: a job may still run on it
-                s.size.store(n_threads);
-                s.pool.store(pool, std::memory_order_release);
-            }
-        }
-        pool->run(fn, args, n, grain);
+        pool().run(fn, args, n, grain, n_threads);
     }
 
 private:
     struct State {
         std::atomic<ThreadPool*> pool{nullptr};
-        std::atomic<int> size{0}, wanted{0};
-        std::mutex* mutex = new std::mutex;
+        std::atomic<int> wanted{0};
 
         State() {
-            pthread_atfork(nullptr, nullptr, [] {
-                State& s = state();
-                s.pool.store(nullptr);
-                s.mutex = new std::mutex;  // the old one may be held by a thread that the child does not have
-            });
+            // Without a lock, which a thread that the child does not have may hold.
+            pthread_atfork(nullptr, nullptr, [] { state().pool.store(nullptr); });
         }
     };
+
+    static ThreadPool& pool() {
+        std::atomic<ThreadPool*>& shared = state().pool;
+        ThreadPool* pool = shared.load(std::memory_order_acquire);
+        if (pool == nullptr) {
+            ThreadPool* made = new ThreadPool;  // has no threads yet
+            if (shared.compare_exchange_strong(pool, made)) {
+                pool = made;
+            } else {
+                delete made;  // another thread was first, and `pool` is its one
+            }
+        }
+        return *pool;
+    }
 
     static State& state() {
         static State* const s = new State;  // leaked: used until the last moment of the process

@@ -55,7 +55,8 @@ cdef class EventOp:
     cdef HostFunction host_
     cdef dict kernels_           # device id -> Kernel
 
-    def __init__(self, str stem, str kernel, input_names, output_names, double constant):
+    # Not __init__: there is no such object without them.
+    def __cinit__(self, str stem, str kernel, input_names, output_names, double constant):
         self.stem_ = stem
         self.kernel = kernel
         self.input_names = tuple(input_names)

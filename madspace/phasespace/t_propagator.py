@@ -7,8 +7,9 @@ from typing import Any, SupportsFloat, SupportsIndex
 from madspace.phasespace._event_op import EventOp
 from madspace.phasespace.mapping import Mapping
 
-# |1 - power| <= 4 keeps q^(1 - power) inside the range of float64 at every allowed energy.
-_POWERS = (-3.0, 5.0)
+# q_max/q_min reaches e^143 at the largest energy: its power 1 - power stays below e^572, inside the range of exp_m1, and
+# the weight below that of float64.
+_POWERS = (-3.0, 4.5)
 _FUSED_MAPS = {0.0: "uniform", 0.8: "fifth", 1.0: "log"}
 
 
@@ -25,7 +26,7 @@ class TPropagatorMapping(Mapping):
         A permutation of ``0 .. kappa - 1``: the propagators in the order in which they are resolved, each one at an end
         of what is left. ``kappa`` is 1 or 2.
     invariant_power : float
-        The power of ``|t|``, from -3 to 5; 0 is flat.
+        The power of ``|t|``, from -3 to 4.5; 0 is flat.
 
     Raises
     ------

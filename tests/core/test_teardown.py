@@ -67,6 +67,40 @@ stream.synchronize()
 
 
 @pytest.mark.needs("fork")
+@pytest.mark.parametrize(("call", "use"), [
+    ("cuStreamCreateWithPriority", "device.default_stream"), ("cuMemPoolCreate", "device.pool"), ("cuInit", "Device(0)"),
+    ("cuDevicePrimaryCtxRetain", "Device(1)"),
+])
+def test_a_fork_in_the_midst_of_a_first_use(run_python, call, use):
+    done = run_python(f"""
+import os, signal
+import fake_driver, madspace
+from madspace import Device, ForkError
+fake = fake_driver.load()
+if {call!r} != "cuInit":
+    device = Device(0)
+
+def fork(held):
+    pid = os.fork()
+    if pid:
+        status.append(os.waitpid(pid, 0)[1])
+        return
+    signal.alarm(5)         # a deadlock ends there
+    try:
+        {use}
+    except ForkError:
+        os._exit(0)
+    os._exit(1)
+
+status = []
+with fake.calling({call!r}, fork):
+    {use}
+print(status)
+""", timeout=30)
+    assert (done.stdout, done.stderr) == ("[0]\n", "")
+
+
+@pytest.mark.needs("fork")
 def test_a_forked_child_drops_things_silently(run_python):
     done = run_python(START + OBJECTS + FORK + """
 def child():

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 SONAME = "libcuda.so.1"
+HOOK = ctypes.CFUNCTYPE(None, ctypes.c_int)
 KERNEL = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint), ctypes.POINTER(ctypes.c_uint)
 )
@@ -180,6 +181,16 @@ class Fake:
             if name == "cuCtxPopCurrent":       # what such a call leaves behind, nobody can mend
                 self.lib.fake_trim_contexts(ctypes.c_size_t(depth))
             yield name, raised
+
+    @contextlib.contextmanager
+    def calling(self, name: str, action):
+        """Do ``action(gil_held)`` at the start of every call of ``name`` in the block; other threads may make calls."""
+        hook = HOOK(lambda held: action(bool(held)))
+        self.lib.fake_on_call(name.encode(), hook)
+        try:
+            yield
+        finally:
+            self.lib.fake_on_call(b"", None)
 
     def sticky(self, code: int) -> None:
         """Let all calls that need a context return ``code``, as after a kernel fault; 0 ends it."""

@@ -1,6 +1,7 @@
 // State shared by the parts of the fake driver: handles, queued work, the call log, injected failures.
 // Nothing here comes from cuda.h: the tests build this library where no CUDA header is installed.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -170,6 +171,7 @@ struct Capture {
   bool into = false;             // a graph that was there before
 };
 
+using Hook = void (*)(int gil_held);       // see fake_on_call
 struct FailRule { std::string name; long countdown; int code; };
 
 struct State {
@@ -188,6 +190,8 @@ struct State {
   std::vector<std::string> faults;
   std::vector<FailRule> rules;
   long rules_fired = 0;
+  std::string hook_name;
+  std::atomic<Hook> hook{nullptr};
   std::map<int, Context*> primary;
   std::map<int, Pool*> default_pool;
   std::map<int, uint64_t> used_by_device;

@@ -63,6 +63,12 @@ static bool interpreter_gone() {
   return is_initialized && !is_initialized();
 }
 
+static int gil_held() {
+  using Check = int (*)();
+  static auto check = reinterpret_cast<Check>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  return check && check();
+}
+
 Call::Call(const char* name, Need need, std::initializer_list<Arg> args) {
   State& s = state();
   if (s.pid && s.pid != getpid()) {      // before the lock, which another thread of the parent may have held
@@ -70,6 +76,8 @@ Call::Call(const char* name, Need need, std::initializer_list<Arg> args) {
     code = kNotInitialized;
     return;
   }
+  // Unlocked, so that other threads may make calls meanwhile.
+  if (Hook hook = s.hook.load(); hook && s.hook_name == name) hook(gil_held());
   guard_ = std::unique_lock<std::recursive_mutex>(s.lock);
   s.calls++;
   line_ = name;
@@ -164,6 +172,12 @@ API unsigned long long fake_calls() { LOCKED; return state().calls; }
 API void fake_fail(const char* name, long nth, int code) { LOCKED; state().rules.push_back({name, nth, code}); }
 API void fake_clear_failures() { LOCKED; state().rules.clear(); state().rules_fired = 0; }
 API long fake_failures_fired() { LOCKED; return state().rules_fired; }
+API void fake_on_call(const char* name, Hook hook) {
+  LOCKED;
+  state().hook.store(nullptr);
+  state().hook_name = name;
+  state().hook.store(hook);
+}
 API void fake_sticky(int code) { LOCKED; state().sticky = code; }
 API void fake_deinitialise() { LOCKED; at_exit(); state().deinitialised = true; }
 API void fake_accept_all(int on) { LOCKED; state().accept_all = on; }

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from chain_points import KINEMATICS, ORDERS, POWERS, mass_2, randoms
+from chain_points import EXTREME_POWERS, KINEMATICS, ORDERS, POWERS, mass_2, randoms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,12 +122,51 @@ def test_same_bits_with_any_number_of_threads(threads):
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("isa", ["base", "v3", "v4"])
+@pytest.mark.parametrize("power", EXTREME_POWERS)
+@pytest.mark.parametrize("chain", ORDERS)
+@pytest.mark.parametrize("energy", [1e-30, 1.0, 1e30])
+def test_extreme_powers_are_finite(chain, power, energy):
+    order, n = ORDERS[chain]
+    r = np.array(list(itertools.product([0.0, 0.5, 1.0], repeat=3 * n - 4))).T
+    *momenta, det = TPropagatorMapping(order, power).map_forward([*r, *np.reshape([energy, *[0.0] * n], (-1, 1))])
+    assert np.isfinite(momenta).all()
+    assert np.isfinite(det).all()
+
+
+@pytest.mark.parametrize("n", [-1, 1025, 10**12])
+def test_numbers_of_threads_that_are_refused(n):
+    with pytest.raises(ValueError, match=f"n: expected 0 to 1024, got {n}"):
+        set_num_threads(n)
+
+
+@pytest.mark.parametrize("n", ["1025", "1000000000", "1000000000000", "9" * 5000])
+def test_a_huge_number_of_threads_in_the_environment(run_python, n):
+    code = "import madspace\nprint(madspace.get_num_threads())"
+    done = run_python(code, driver=None, env={"MADSPACE_NUM_THREADS": n}, args=("-W", "always"))
+    assert (done.returncode, done.stdout) == (0, "1024\n"), done.stderr
+    assert "MADSPACE_NUM_THREADS: expected 0 to 1024" in done.stderr
+
+
+def test_changes_of_the_number_of_threads_make_no_new_pool(run_python):
+    done = run_python("""
+import os, numpy as np, madspace
+mapping = madspace.TPropagatorMapping([0])
+arrays = [*np.full((2, 20_000), 0.5), *np.full((3, 1), 10.0)]
+before = len(os.listdir("/proc/self/task"))
+for n in [2, 4, 3] * 20:
+    madspace.set_num_threads(n)
+    mapping.map_forward(arrays)
+print(len(os.listdir("/proc/self/task")) - before)
+""", driver=None)
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
+@pytest.mark.parametrize("isa", [
+    "base", pytest.param("v3", marks=pytest.mark.needs("isa_v3")), pytest.param("v4", marks=pytest.mark.needs("isa_v4")),
+])
 def test_instruction_sets_agree(run_python, isa):
-    """A set that the processor lacks warns and falls back, which the script accepts."""
     code = """
-import warnings, numpy as np
-warnings.simplefilter("ignore")
+import numpy as np
 import madspace
 r = np.random.default_rng(3).random((5, 500))
 result = madspace.TPropagatorMapping([0, 1]).map_forward([*r, np.full(500, 500.0), *[np.full(500, 100.0)] * 3])

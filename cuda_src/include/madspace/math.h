@@ -118,8 +118,8 @@ constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
 
 // ln(1 + x) for x > -1 with 1 + x normal, within 1.5 units in the last place. u = 1 + x = 2^k m with m in
 // [1/sqrt(2), sqrt(2)]; the rounding error of u comes back as (x - (u - 1))/u. With f = m - 1 and s = f/(2 + f),
-// ln m = 2 atanh s = f - f^2/2 + s (f^2/2 + z Q(z)), z = s^2; Q is a Chebyshev interpolant (relative error 5e-18 of ln
-// m).
+// ln m = 2 atanh s = f - f^2/2 + s (f^2/2 + z Q(z)), z = s^2; Q is a Chebyshev interpolant (relative error of ln m:
+// 5e-18).
 MS_FN double log_1p(double x) {
     const double u = 1.0 + x;
     const double lost = select(u < 2.0, x - (u - 1.0), 1.0 - (u - x)) * reciprocal(u);
