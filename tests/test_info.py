@@ -246,3 +246,15 @@ def test_what_a_command_raises(monkeypatch, capsys, error, status, message):
 def test_the_status_of_a_command_is_passed_on(capsys):
     assert command_line.main(["demo", "--points", "1"]) == 2
     assert "expected at least 2" in capsys.readouterr().out
+
+
+def test_the_demo_falls_back_to_the_cpu_where_the_device_fails(monkeypatch, capsys):
+    def broken(number):
+        raise madspace.DriverError("cuInit: broken", 999, "CUDA_ERROR_UNKNOWN", "cuInit")
+
+    monkeypatch.setattr(madspace, "is_available", lambda: True)
+    monkeypatch.setattr(madspace, "Device", broken)
+    assert command_line.main(["demo", "--points", "1000"]) == 0
+    shown = capsys.readouterr().out
+    assert "the CPU is used: cuInit: broken\n" in shown
+    assert "device                 CPU" in shown

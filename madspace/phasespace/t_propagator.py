@@ -40,7 +40,8 @@ class TPropagatorMapping(Mapping):
     and ``mass0 ..`` of the outgoing particles (GeV).
     Outputs: ``momentum0 ..`` of shape ``(batch, 4)`` as (E, px, py, pz) in GeV, the beams along +z and -z first;
     ``det`` in units of ``GeV^(2 kappa - 2)``, the Jacobian for the measure ``prod d^3p/(2 E) delta^4(..)`` without
-    factors of 2 pi.
+    factors of 2 pi. With two propagators and a power near the limits it is infinite in corners of the unit cube from
+    about 1e18 GeV on, where it exceeds float64.
 
     Source: T. Heimel, O. Mattelaer, R. Winterhalder, MadSpace, arXiv:2602.06895, section 2.2.8, after O. Mattelaer and
     K. Ostrolenk, arXiv:2102.00773. Every invariant is evaluated as a sum of non-negative terms (see

@@ -46,7 +46,8 @@ def test_the_capsule_is_marked_as_used():
 
 
 def test_null_strides_are_row_major():
-    assert from_dlpack(Producer(np.zeros((2, 3, 4)))).strides == (12, 4, 1)
+    producer = Producer(np.zeros((2, 3, 4)))
+    assert from_dlpack(producer).strides == (12, 4, 1)
 
 
 def test_byte_offset_counts():
@@ -68,14 +69,16 @@ def test_no_dimensions_and_null_pointers():
 
 
 def test_no_elements_and_an_address():
-    tensor = from_dlpack(Producer(np.zeros((2, 0)), strides=(0, 0)))
+    producer = Producer(np.zeros((2, 0)), strides=(0, 0))
+    tensor = from_dlpack(producer)
     assert tensor.shape == (2, 0)
     assert tensor.ptr == 0
     assert tensor.is_contiguous
 
 
 def test_broadcast_and_negative_strides_come_in():
-    tensor = from_dlpack(Producer(np.arange(3.0), shape=(4, 3), strides=(0, 1)))
+    producer = Producer(np.arange(3.0), shape=(4, 3), strides=(0, 1))
+    tensor = from_dlpack(producer)
     assert tensor.strides == (0, 1)
     assert tensor.numpy()[3].tolist() == [0.0, 1.0, 2.0]
     array = np.arange(3.0)
@@ -85,7 +88,8 @@ def test_broadcast_and_negative_strides_come_in():
 
 
 def test_read_only_is_kept():
-    tensor = from_dlpack(Producer(np.zeros(3), flags=READ_ONLY))
+    producer = Producer(np.zeros(3), flags=READ_ONLY)
+    tensor = from_dlpack(producer)
     assert tensor.readonly
     assert not tensor.numpy().flags.writeable
     assert managed_of(tensor.__dlpack__(max_version=(1, 0))).flags & READ_ONLY
@@ -95,7 +99,8 @@ def test_read_only_is_kept():
 @pytest.mark.parametrize("code", [0, 1], ids=["int", "uint"])
 def test_integers_of_every_width(code, bits):
     array = np.arange(4).astype(f"{'iu'[code]}{bits // 8}")
-    tensor = from_dlpack(Producer(array))
+    producer = Producer(array)
+    tensor = from_dlpack(producer)
     assert tensor.dtype == array.dtype
     assert tensor.numpy().tolist() == [0, 1, 2, 3]
 
@@ -154,7 +159,8 @@ def test_a_newer_major_version_is_only_given_back():
 
 
 def test_a_newer_minor_version_is_fine():
-    assert from_dlpack(Producer(np.zeros(4), version=(1, 99))).shape == (4,)
+    producer = Producer(np.zeros(4), version=(1, 99))
+    assert from_dlpack(producer).shape == (4,)
 
 
 def test_a_deleter_may_be_missing():

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.fake
+
 CLASSES = (
     "core.binding:BoundKernel", "core.capture:Capture", "core.device:Device", "core.event:Event", "core.graph:Graph",
     "core.graph_exec:GraphExec", "core.graph_node:GraphNode", "core.kernel:Kernel", "core.memory:Buffer",

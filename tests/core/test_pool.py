@@ -131,3 +131,18 @@ def test_each_failure_of_a_creation_leaves_nothing(fake, device):
         assert isinstance(error, DriverError), name
         del error
         assert fake.counts()["pool"] == before + (name == "cuMemPoolDestroy")
+
+
+def test_a_with_block_leaves_the_own_pool_open(device):
+    with device.pool as pool:
+        pool.trim()
+    assert not pool.closed
+
+
+@pytest.mark.parametrize("value", [-1, 2**64])
+def test_numbers_of_bytes_name_their_argument(device, value):
+    for name in ("limit", "release_threshold"):
+        with pytest.raises(ValueError, match=f"{name}: expected .* got {value}"):
+            MemoryPool(device, **{name: value})
+    with pytest.raises(ValueError, match=f"min_bytes_to_keep: expected .* got {value}"):
+        device.pool.trim(value)

@@ -269,3 +269,14 @@ def test_each_failure_of_a_creation_leaves_nothing(fake, device):
             assert isinstance(error, DriverError), name
             assert fake.counts() == before, name
         fake.reset()
+
+
+def test_a_with_block_leaves_the_own_stream_open(device):
+    with device.default_stream as stream:
+        stream.synchronize()
+    assert not stream.closed
+
+
+def test_a_priority_out_of_any_range_names_the_argument(device):
+    with pytest.raises(ValueError, match="priority: expected .* got 1099511627776"):
+        Stream(device, priority=2**40)

@@ -172,6 +172,12 @@ API unsigned long long fake_calls() { LOCKED; return state().calls; }
 API void fake_fail(const char* name, long nth, int code) { LOCKED; state().rules.push_back({name, nth, code}); }
 API void fake_clear_failures() { LOCKED; state().rules.clear(); state().rules_fired = 0; }
 API long fake_failures_fired() { LOCKED; return state().rules_fired; }
+// Stands for a function of another library that fails as functions of Python's C interface do.
+API int fake_refuse(void*, void**) {
+  auto set = reinterpret_cast<void (*)(void*, const char*)>(dlsym(RTLD_DEFAULT, "PyErr_SetString"));
+  set(*static_cast<void**>(dlsym(RTLD_DEFAULT, "PyExc_ValueError")), "no room left");
+  return -1;
+}
 API void fake_on_call(const char* name, Hook hook) {
   LOCKED;
   state().hook.store(nullptr);

@@ -1,9 +1,14 @@
 """map_forward on arrays of other libraries, which come back as their own kind."""
 
+import ctypes
+import sys
+
 import numpy as np
 import pytest
 from chain_points import randoms
+from dlpack_structs import Table, new_capsule, table_of
 
+import madspace
 from madspace import TPropagatorMapping
 
 MAPPING = TPropagatorMapping([0, 1], 0.8)
@@ -96,3 +101,49 @@ def test_jax(device):
         result = MAPPING.map_forward(inputs)
         assert all(isinstance(x, jax.Array) for x in result)
         check([np.asarray(x) for x in result])
+
+
+class Library:
+    """A package of arrays on the host, as JAX's: DLPack and a from_dlpack, no exchange table."""
+
+    class Array:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+        def __dlpack__(self, **keywords):
+            return self.array.__dlpack__(**keywords)
+
+    @staticmethod
+    def from_dlpack(tensor):
+        return Library.Array(tensor.numpy())
+
+
+def test_arrays_of_the_host_come_back_as_their_own_kind(monkeypatch):
+    monkeypatch.setitem(sys.modules, "some_library", Library)
+    monkeypatch.setattr(Library.Array, "__module__", "some_library.arrays")
+    result = MAPPING.map_forward([Library.Array(x) for x in host_inputs()])
+    assert all(type(x) is Library.Array for x in result)
+    check([x.array for x in result])
+    for kind in (np.asarray, memoryview):
+        assert all(type(x) is np.ndarray for x in MAPPING.map_forward([kind(x) for x in host_inputs(3)]))
+
+
+def test_a_library_that_refuses_a_result_is_quoted(fake):
+    theirs, table, fields = table_of(madspace.Tensor), Table(), dict(Table._fields_)
+    ctypes.memmove(ctypes.byref(table), ctypes.byref(theirs), ctypes.sizeof(table))
+    table.borrow = fields["borrow"](lambda array, out: theirs.borrow(array.tensor, out))
+    table.from_object = fields["from_object"](lambda array, out: theirs.from_object(array.tensor, out))
+    table.to_object = ctypes.cast(fake.lib.fake_refuse, fields["to_object"])
+
+    class Array:
+        __dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(table), b"dlpack_exchange_api", None)
+
+        def __init__(self, array):
+            self.tensor = madspace.asarray(array)
+
+    with pytest.raises(madspace.MadspaceError, match="could not take over a result: no room left") as caught:
+        MAPPING.map_forward([Array(x) for x in host_inputs()])
+    assert type(caught.value.__cause__) is ValueError
