@@ -245,7 +245,7 @@ def test_what_a_command_raises(monkeypatch, capsys, error, status, message):
 
 def test_the_status_of_a_command_is_passed_on(capsys):
     assert command_line.main(["demo", "--points", "1"]) == 2
-    assert "expected at least 2" in capsys.readouterr().out
+    assert "expected at least 1000, got 1" in capsys.readouterr().err
 
 
 def test_the_demo_falls_back_to_the_cpu_where_the_device_fails(monkeypatch, capsys):
