@@ -66,7 +66,7 @@ def _best_device() -> str:
         return "cpu"
     try:
         madspace.Device(0)
-    except madspace.MadspaceError as error:     # a driver is there, but does not work or has no device
+    except madspace.MadspaceError as error:  # a driver is there, but does not work or has no device
         print(f"the CPU is used: {error}")
         return "cpu"
     return "cuda"

@@ -20,7 +20,7 @@ ROOT = TESTS.parent
 MARKERS = (
     "gpu: needs a real GPU; runs with --require-gpu and counts for the GPU ledger",
     "multi_gpu: needs two devices (the fake driver has two)",
-    "fake: needs the fake driver, for its log, its faults and its failures on demand; set by the use of the fake fixture",
+    "fake: needs the fake driver, for its log, faults and failures on demand; set by the use of the fake fixture",
     "needs(name, ...): needs an optional package or tool, see CAPABILITIES in conftest.py",
     "slow: takes more than ten seconds (leave out with -m 'not slow')",
 )
@@ -81,7 +81,9 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Choose the driver, before anything can start one."""
     for line in MARKERS:
-        if line.split("(")[0].split(":")[0] not in {known.split("(")[0].split(":")[0] for known in config.getini("markers")}:
+        if line.split("(")[0].split(":")[0] not in {
+            known.split("(")[0].split(":")[0] for known in config.getini("markers")
+        }:
             config.addinivalue_line("markers", line)
     if not config.getoption("--require-gpu"):
         fake_driver.load()
@@ -93,7 +95,7 @@ def pytest_configure(config):
 
 
 def _missing_gpu():
-    """What is missing for GPU tests, None where nothing is."""
+    """Tell what is missing for GPU tests, None where nothing is."""
     try:
         from madspace.core.device import Device
 
@@ -245,13 +247,16 @@ def delay(device, kernels_ptx, real_gpu):
 def run_python(tmp_path):
     """Return a function that runs a script in a new interpreter and tells what happened (`run_python(code, ...)`).
 
-    ``driver``: "fake" (the default), "real" for the GPU's own, or None for a machine without any. ``report`` of the result lists what the
+    ``driver``: "fake" (the default), "real" for the GPU's own, or None for a machine without any.
+    ``report`` of the result lists what the
     fake driver noted: ``fault ...`` lines, and ``live ...`` at the end of the process.
     """
 
     def run(code, *, driver="fake", timeout=60, env=None, args=()):
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MADSPACE_")}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), str(ROOT), environment.get("PYTHONPATH")]))
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [str(TESTS), str(ROOT), environment.get("PYTHONPATH")])
+        )
         report = tmp_path / "driver-report"
         report.unlink(missing_ok=True)
         environment["MADSPACE_FAKE_REPORT"] = str(report)

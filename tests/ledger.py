@@ -98,7 +98,11 @@ def read_pending(text: str) -> dict[str, str]:
 
 def covers(name: str, subject: str) -> bool:
     """Tell whether a name in PENDING.md speaks of a test or an image."""
-    return subject == name or subject.startswith((name + "::", name + "[")) or (name.endswith("/") and subject.startswith(name))
+    return (
+        subject == name
+        or subject.startswith((name + "::", name + "["))
+        or (name.endswith("/") and subject.startswith(name))
+    )
 
 
 def image_name(file: str) -> str:

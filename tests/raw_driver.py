@@ -116,9 +116,7 @@ def launch(image, name, stream_handle, *args, grid=1, block=128):
     with current(0):
         kernel = _kernel(image, name)
         function = driver.CUfunction(int(kernel))
-        checked(
-            driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream_handle, pointers.ctypes.data, 0)
-        )
+        checked(driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream_handle, pointers.ctypes.data, 0))
 
 
 def spin(image, stream_handle, ms):

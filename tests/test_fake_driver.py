@@ -128,7 +128,8 @@ def test_a_python_function_serves_as_kernel(fake, streams, block):
 
 
 def test_parameter_sizes_come_from_ptx(context):
-    image = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(\n .param .u32 a,\n .param .align 8 .b8 b[24]\n)\n{ ret; }\n"
+    image = b".version 8.0\n.target sm_80\n.address_size 64\n"
+    image += b".visible .entry k(\n .param .u32 a,\n .param .align 8 .b8 b[24]\n)\n{ ret; }\n"
     library = checked(driver.cuLibraryLoadData(image, None, None, 0, None, None, 0))
     kernel = checked(driver.cuLibraryGetKernel(library, b"k"))
     assert [checked(driver.cuKernelGetParamInfo(kernel, i)) for i in range(2)] == [(0, 4), (8, 24)]

@@ -18,7 +18,16 @@ PASSED = {"outcome": "passed", "device": "GPU", "date": "2026-01-01T00:00Z"}
 def gpu_tests(tmp_path_factory):
     """Return the ids of all GPU tests of the suite, whatever part of it runs now."""
     target = tmp_path_factory.mktemp("ledger") / "gpu-tests"
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--gpu-tests-to", str(target), str(ROOT / "tests")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "--gpu-tests-to",
+        str(target),
+        str(ROOT / "tests"),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return target.read_text().splitlines()
@@ -59,7 +68,9 @@ def test_what_counts_as_a_gpu_test(fixtures, marks, params, counts):
 
 
 def make(tests=(), cubins=()):
-    entries = {file: {"sha256": sha, "device": "GPU", "date": "2026-01-01T00:00Z"} for file, sha in dict(cubins).items()}
+    entries = {
+        file: {"sha256": sha, "device": "GPU", "date": "2026-01-01T00:00Z"} for file, sha in dict(cubins).items()
+    }
     return {"tests": dict(tests), "cubins": entries}
 
 
@@ -130,7 +141,9 @@ def test_a_skip_does_not_undo_a_pass():
     assert ledger.merge(book, {"a": "failed"}, {}, "GPU", "today")["tests"]["a"]["outcome"] == "failed"
 
 
-@pytest.mark.parametrize("outcomes", [{"a": "passed", "b": "failed"}, {"a": "skipped"}, {}], ids=["failed", "skipped", "none"])
+@pytest.mark.parametrize(
+    "outcomes", [{"a": "passed", "b": "failed"}, {"a": "skipped"}, {}], ids=["failed", "skipped", "none"]
+)
 def test_images_count_only_in_a_clean_session(outcomes):
     assert ledger.merge(make(), outcomes, {"k.cubin": SHA}, "GPU", "today")["cubins"] == {}
 

@@ -67,10 +67,11 @@ struct PowerMap {
         const double inverse_p = reciprocal(p);
         const double near_low = log_1p(from_low) * inverse_p, near_high = log_1p(from_high) * inverse_p;
         const bool low_is_bad = from_low < -0.5;
-        const double rise = select(low_is_bad, l + near_high, near_low);          // ln(q/q_min)
-        const double fall = select(from_high < -0.5, near_low - l, near_high);    // ln(q/q_max)
+        const double rise = select(low_is_bad, l + near_high, near_low);        // ln(q/q_min)
+        const double fall = select(from_high < -0.5, near_low - l, near_high);  // ln(q/q_max)
         // dq/dr = q/p d ln(q^p)/dr, and the last factor is g/(1 + r g) from one end, -g'/(1 + (1-r) g') from the other.
-        const double rate = select(low_is_bad, -g_high * reciprocal(1.0 + from_high), g_low * reciprocal(1.0 + from_low));
+        const double rate =
+            select(low_is_bad, -g_high * reciprocal(1.0 + from_high), g_low * reciprocal(1.0 + from_low));
         const double slope = (1.0 + exp_m1(rise)) * rate * inverse_p * inverse;
         return {select(open, exp_m1(rise) * inverse, r), select(open, -exp_m1(fall) * (1.0 + z) * inverse, 1.0 - r),
                 select(open, slope, 1.0)};

@@ -45,7 +45,8 @@ def copy_from(Tensor self not None, array, *, stream=None):
 
     Notes
     -----
-    Between tensors of one device the copy is asynchronous; where their memory overlaps it takes memory in between, which
+    Between tensors of one device the copy is asynchronous; where their memory overlaps it takes memory in between,
+    which
     a capture refuses. From host memory to a device the call **waits** until
     the host memory may be reused, from a device to the host until the data is there.
     """

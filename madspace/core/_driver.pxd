@@ -4,7 +4,8 @@ from libc.stdint cimport uint64_t
 
 from cuda.bindings.cydriver cimport (
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
-    CUjit_option, CUkernel, CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
+    CUjit_option, CUkernel, CUlaunchConfig, CUlibrary, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult,
+    CUstream,
     CUstreamCaptureMode, CUuuid,
 )
 
@@ -121,7 +122,8 @@ cdef CUresult quiet_event_destroy(CUcontext context, CUevent event) noexcept nog
 cdef CUresult quiet_mem_free_async(CUcontext context, CUdeviceptr ptr, CUstream stream,
                                    bint* capturing) noexcept nogil
 cdef CUresult quiet_mem_free_host(CUcontext context, void* ptr) noexcept nogil
-cdef CUresult quiet_mem_pool_destroy(CUmemoryPool pool) noexcept nogil
+# Does nothing but say so while memory of the pool is in use, or its free has not been reached by the device.
+cdef CUresult quiet_mem_pool_destroy(CUmemoryPool pool, bint* in_use) noexcept nogil
 cdef CUresult quiet_library_unload(CUlibrary library) noexcept nogil
 # Around calls of others: the context is current in between. Where quiet_enter() fails there is nothing to leave.
 cdef CUresult quiet_enter(CUcontext context, bint* pushed) noexcept nogil

@@ -39,6 +39,7 @@ ctypedef CUresult (*capture_info_fn)(
     const cydriver.CUgraphEdgeData**, size_t*) noexcept nogil
 ctypedef CUresult (*capture_mode_fn)(CUstreamCaptureMode*) noexcept nogil
 ctypedef CUresult (*free_host_fn)(void*) noexcept nogil
+ctypedef CUresult (*pool_attribute_fn)(CUmemoryPool, CUmemPool_attribute, void*) noexcept nogil
 ctypedef CUresult (*pool_fn)(CUmemoryPool) noexcept nogil
 ctypedef CUresult (*library_fn)(CUlibrary) noexcept nogil
 
@@ -56,6 +57,7 @@ cdef capturing_fn raw_stream_is_capturing
 cdef capture_info_fn raw_stream_get_capture_info
 cdef capture_mode_fn raw_exchange_capture_mode
 cdef free_host_fn raw_mem_free_host
+cdef pool_attribute_fn raw_mem_pool_get_attribute
 cdef pool_fn raw_mem_pool_destroy
 cdef library_fn raw_library_unload
 
@@ -72,7 +74,7 @@ cdef int init() except -1:
         refuse("cuInit")
     with starting:
         if state() == FRESH:
-            # First, and with no point before it where another thread could fork with the lock held: the child is marked.
+            # First, with no point before it where another thread could fork with the lock held: the child is marked.
             watch_fork()
             try:
                 load_library()
@@ -112,6 +114,7 @@ cdef int start_driver() except -1:
     resolve("cuStreamGetCaptureInfo", <void**>&raw_stream_get_capture_info)
     resolve("cuThreadExchangeStreamCaptureMode", <void**>&raw_exchange_capture_mode)
     resolve("cuMemFreeHost", <void**>&raw_mem_free_host)
+    resolve("cuMemPoolGetAttribute", <void**>&raw_mem_pool_get_attribute)
     resolve("cuMemPoolDestroy", <void**>&raw_mem_pool_destroy)
     resolve("cuLibraryUnload", <void**>&raw_library_unload)
     return 0
@@ -711,8 +714,21 @@ cdef CUresult quiet_mem_free_host(CUcontext context, void* ptr) noexcept nogil:
     return code
 
 
-cdef CUresult quiet_mem_pool_destroy(CUmemoryPool pool) noexcept nogil:
-    return cydriver.CUDA_SUCCESS if is_closed() else raw_mem_pool_destroy(pool)
+cdef CUresult quiet_mem_pool_destroy(CUmemoryPool pool, bint* in_use) noexcept nogil:
+    cdef uint64_t nbytes = 0
+    cdef CUresult code
+    cdef CUstreamCaptureMode mode
+    in_use[0] = False
+    if is_closed():
+        return cydriver.CUDA_SUCCESS
+    mode = relax()
+    code = raw_mem_pool_get_attribute(pool, cydriver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &nbytes)
+    if code == cydriver.CUDA_SUCCESS:
+        in_use[0] = nbytes != 0
+        if nbytes == 0:
+            code = raw_mem_pool_destroy(pool)
+    raw_exchange_capture_mode(&mode)
+    return code
 
 
 cdef CUresult quiet_library_unload(CUlibrary library) noexcept nogil:

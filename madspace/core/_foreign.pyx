@@ -37,7 +37,7 @@ cdef class Foreign:
         if self.on_device and self.consumer is not None:
             let_go(self)
             self.consumer.drop()
-        # The deleter of memory on a device, and of page-locked memory, may enter the driver, which must not be done with
+        # The deleter of memory on a device, and of page-locked memory, may enter the driver, which must not happen with
         # the GIL held.
         if self.on_device or not is_pageable(self.managed, self.legacy):
             with nogil:

@@ -1,10 +1,10 @@
 from types import TracebackType
 from typing import Self
 
+from madspace.core._kernel_code import Extent
 from madspace.core.device import Device
 from madspace.core.graph import Graph
 from madspace.core.graph_node import GraphNode
-from madspace.core._kernel_code import Extent
 from madspace.core.kernel import Kernel, KernelArgument
 from madspace.core.stream import StreamLike
 

@@ -81,7 +81,7 @@ cdef class GraphExec:
         DeviceMismatchError
             When the stream belongs to another device.
         CaptureError
-            When the stream is being captured: the driver has no node for an executable. Graph.add_child() takes a Graph.
+            When the stream is being captured: there is no node for an executable. Graph.add_child() takes a Graph.
         DriverError
             When the driver refuses the launch.
 

@@ -20,6 +20,6 @@ cdef class Module:
 
 
 # The module of the shipped cubins with this stem that fits the device (madspace/_cubins/manifest.json),
-# loaded once per (stem, image). KernelImageError lists what there is. CaptureError where it would be loaded in a capture
+# loaded once per (stem, image). KernelImageError lists what there is. CaptureError where that would be in a capture
 # of the stream that it is meant for.
 cdef Module shipped_module(str stem, Device device, Stream stream=*)

@@ -13,6 +13,7 @@ from cuda.bindings.cydriver cimport CUmemPool_attribute, CUresult
 from madspace.core cimport _driver as drv
 from madspace.core._foreign cimport release_finished
 from madspace.core._leaks cimport remember
+from madspace.core._retired cimport reap_pools, retire_pool
 from madspace.core._teardown cimport is_closed, refuse
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
@@ -170,6 +171,7 @@ cdef class MemoryPool:
         free_deferred()
         release_finished()
         with nogil:
+            reap_pools()
             drv.mem_pool_trim_to(self.handle_, keep)
 
     def allocate(self, nbytes, *, stream=None):
@@ -203,7 +205,7 @@ cdef class MemoryPool:
 
         Notes
         -----
-        In a ``madspace.capture`` the memory is taken once, for all launches, and belongs to the graph as well: it stays,
+        In a ``madspace.capture`` the memory is taken once, for all launches, and belongs to the graph too: it stays,
         at the same address, until the graph and everything made of it are gone. What a launch writes to it is valid
         until the next launch.
         """
@@ -216,7 +218,7 @@ cdef class MemoryPool:
         return allocate_buffer(self, size, where)
 
     def close(self):
-        """End the use of this pool; idempotent. The driver keeps it until the last of its buffers is freed.
+        """End the use of this pool; idempotent. It goes when the device has reached the free of its last buffer.
 
         Raises
         ------
@@ -230,7 +232,7 @@ cdef class MemoryPool:
             raise ValueError(f"close: the own pool of device {self.device.id} is shared and stays open")
         self.closed_ = True
         with nogil:
-            code = drv.quiet_mem_pool_destroy(self.handle_)
+            code = retire_pool(self.handle_)
         if code != cydriver.CUDA_SUCCESS:
             drv.raise_code(code, "cuMemPoolDestroy")
 
@@ -239,7 +241,7 @@ cdef class MemoryPool:
         if not self.closed_:
             self.closed_ = True
             with nogil:
-                code = drv.quiet_mem_pool_destroy(self.handle_)
+                code = retire_pool(self.handle_)
             drv.report(code, "cuMemPoolDestroy")
 
     def __enter__(self):

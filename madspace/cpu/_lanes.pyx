@@ -107,7 +107,8 @@ cdef int _read_environment() except -1:
         if threads.isdecimal():
             # As a float, which takes any number of digits.
             if float(threads) > MAX_THREADS:
-                warnings.warn(f"MADSPACE_NUM_THREADS: expected 0 to {MAX_THREADS}, got {threads}; {MAX_THREADS} are used",
+                warnings.warn(f"MADSPACE_NUM_THREADS: expected 0 to {MAX_THREADS}, got {threads}; "
+                              f"{MAX_THREADS} are used",
                               MadspaceWarning)
             SharedPool.set_threads(<int>min(float(threads), <double>MAX_THREADS))
         else:

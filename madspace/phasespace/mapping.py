@@ -11,9 +11,12 @@ from madspace.phasespace._event_op import EventOp
 @functools.cache
 def _result_type(names: tuple[str, ...]) -> Any:
     """Return the named tuple of a mapping's results, one class for all mappings with the same outputs."""
-    result: Any = namedtuple("Result", names)  # type: ignore[misc]
-    result.__reduce__ = lambda self: (_rebuild_result, (names, tuple(self)))
-    return result
+    base: Any = namedtuple("Result", names)  # type: ignore[misc]
+
+    def reduce(self: Any) -> tuple[Any, ...]:
+        return _rebuild_result, (names, tuple(self))
+
+    return type("Result", (base,), {"__slots__": (), "__reduce__": reduce})
 
 
 def _rebuild_result(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:

@@ -7,8 +7,8 @@ from typing import Any, SupportsFloat, SupportsIndex
 from madspace.phasespace._event_op import EventOp
 from madspace.phasespace.mapping import Mapping
 
-# q_max/q_min reaches e^143 at the largest energy: its power 1 - power stays below e^572, inside the range of exp_m1, and
-# the weight below that of float64.
+# q_max/q_min reaches e^143 at the largest energy: its power 1 - power stays below e^572, inside the range of exp_m1,
+# and the weight of one propagator below that of float64.
 _POWERS = (-3.0, 4.5)
 _FUSED_MAPS = {0.0: "uniform", 0.8: "fifth", 1.0: "log"}
 

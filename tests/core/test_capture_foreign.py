@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from cuda.bindings import driver
+from raw_driver import capturing
+
 from madspace.core.creation import zeros
 from madspace.core.event import Event
 from madspace.core.graph import Graph
@@ -10,7 +12,6 @@ from madspace.core.module import Module
 from madspace.core.pool import MemoryPool
 from madspace.core.stream import Stream
 from madspace.errors import CaptureError
-from raw_driver import capturing
 
 N = 1024
 PREFIX = "CU_STREAM_CAPTURE_MODE_"
@@ -50,7 +51,7 @@ def test_device_work_joins(device, stream, words, kernel, mode):
         words.fill(1)
         words.copy_from(other)
         other.copy_from(words, stream=stream)
-    assert content(words) == 0          # it was captured, not run
+    assert content(words) == 0  # it was captured, not run
 
 
 def test_streams_and_events_join(device, stream, words, mode):
@@ -78,8 +79,14 @@ def test_questions_about_other_work_break_nothing(device, stream, mode):
 def test_what_would_break_it_is_refused(device, stream, words, mode):
     event, other = Event(device), Stream(device)
     with capturing(stream, mode):
-        for use in (stream.query, stream.synchronize, words.copy_to_host, lambda: words.copy_from_host(bytes(4 * N)),
-                    lambda: stream.wait(other), lambda: device.pool.allocate(8, stream=stream)):
+        for use in (
+            stream.query,
+            stream.synchronize,
+            words.copy_to_host,
+            lambda: words.copy_from_host(bytes(4 * N)),
+            lambda: stream.wait(other),
+            lambda: device.pool.allocate(8, stream=stream),
+        ):
             with pytest.raises(CaptureError):
                 use()
         event.record(stream)

@@ -5,6 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
+
 from madspace.core.capture import capture
 from madspace.core.module import Module
 from madspace.core.pinned import PinnedBuffer
@@ -55,7 +56,7 @@ def test_a_buffer_closed_in_the_capture_becomes_the_graphs(device, stream, words
         words.copy_from(scratch)
         scratch.close()
     executable = graph.instantiate()
-    device.pool.allocate(4 * N, stream=stream).fill(9)      # may not be the same memory
+    device.pool.allocate(4 * N, stream=stream).fill(9)  # may not be the same memory
     executable.launch(stream)
     assert content(words) == 0x06060606
 
@@ -117,7 +118,7 @@ def test_memory_allocated_in_a_capture_that_fails_goes_back(fake, device, stream
         device.pool.allocate(4 * N, stream=stream).fill(1)
         raise KeyError
     gc.collect()
-    device.pool.allocate(4, stream=stream).close()          # what was put off goes with the next call
+    device.pool.allocate(4, stream=stream).close()  # what was put off goes with the next call
     assert fake.counts()["device_memory"] == before
 
 

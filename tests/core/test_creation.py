@@ -78,7 +78,7 @@ def test_more_device_memory_than_there_is(device):
 def test_the_stream_of_new_device_memory(device):
     stream = Stream(device)
     assert zeros(3, device=device, stream=stream).stream == stream
-    assert empty(3, device=device, stream=stream.handle).stream == device.default_stream   # a handle may die
+    assert empty(3, device=device, stream=stream.handle).stream == device.default_stream  # a handle may die
     assert empty(3, device=device).stream == device.default_stream
 
 

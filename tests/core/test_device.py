@@ -5,9 +5,10 @@ import re
 import threading
 
 import pytest
+from raw_driver import current, current_context
+
 from madspace.core.device import Device, as_device, device_count
 from madspace.errors import DriverError
-from raw_driver import current, current_context
 
 
 def test_one_object_per_device(device):

@@ -5,10 +5,22 @@ import pytest
 pytestmark = pytest.mark.fake
 
 CLASSES = (
-    "core.binding:BoundKernel", "core.capture:Capture", "core.device:Device", "core.event:Event", "core.graph:Graph",
-    "core.graph_exec:GraphExec", "core.graph_node:GraphNode", "core.kernel:Kernel", "core.memory:Buffer",
-    "core.module:Module", "core.pinned:PinnedBuffer", "core.pool:MemoryPool", "core.stream:Stream",
-    "core.tensor:Tensor", "core.workspace:Workspace", "phasespace._event_op:EventOp",
+    "core.binding:BoundKernel",
+    "core.capture:Capture",
+    "core.device:Device",
+    "core.event:Event",
+    "core.graph:Graph",
+    "core.graph_exec:GraphExec",
+    "core.graph_node:GraphNode",
+    "core.kernel:Kernel",
+    "core.memory:Buffer",
+    "core.module:Module",
+    "core.pinned:PinnedBuffer",
+    "core.pool:MemoryPool",
+    "core.stream:Stream",
+    "core.tensor:Tensor",
+    "core.workspace:Workspace",
+    "phasespace._event_op:EventOp",
 )
 CODE = """
 import importlib, sys
@@ -38,4 +50,4 @@ for name in dir(kind):
 @pytest.mark.parametrize("kind", CLASSES)
 def test_objects_made_by_new_alone(run_python, kind):
     done = run_python(CODE.replace("sys.argv[1]", repr(kind)))
-    assert (done.returncode, done.faults) == (0, []), done.stdout.split()[-1:] + [done.stderr]
+    assert (done.returncode, done.faults) == (0, []), [*done.stdout.split()[-1:], done.stderr]

@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+
 from madspace import errors
 
 PARENTS = {

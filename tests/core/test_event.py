@@ -3,10 +3,11 @@
 import gc
 
 import pytest
+from raw_driver import capturing, current, current_context
+
 from madspace.core.event import Event
 from madspace.core.stream import Stream
 from madspace.errors import CaptureError, ClosedError, DeviceMismatchError, DriverError
-from raw_driver import capturing, current, current_context
 
 
 def test_a_new_event(device):
@@ -79,7 +80,7 @@ def test_a_wait_is_for_what_was_recorded_when_it_was_queued(device, stream, dela
     event = stream.record()
     delay(late)
     block.fill(7, late)
-    stream.wait(event)              # for nothing that is pending
+    stream.wait(event)  # for nothing that is pending
     late.record(event)
     assert (block.read(stream) == 0).all()
     late.synchronize()
@@ -166,10 +167,14 @@ def test_the_current_context_stays(device, other_device, stream):
 def test_an_event_of_a_capture_cannot_be_asked(stream):
     event, start = Event(timing=True), Event(timing=True)
     stream.record(start)
-    with capturing(stream):         # which must be intact at the end
+    with capturing(stream):  # which must be intact at the end
         stream.record(event)
-        for ask in (event.query, event.synchronize, lambda: event.elapsed_since(start),
-                    lambda: start.elapsed_since(event)):
+        for ask in (
+            event.query,
+            event.synchronize,
+            lambda: event.elapsed_since(start),
+            lambda: start.elapsed_since(event),
+        ):
             with pytest.raises(CaptureError, match="was recorded in a capture"):
                 ask()
     with pytest.raises(CaptureError):
@@ -200,7 +205,7 @@ def test_an_event_of_a_capture_is_refused_afterwards(device, stream):
 
 def test_a_capture_takes_no_event_that_was_used_before(fake, device, stream):
     side, late = Stream(device), Stream(device)
-    stream.wait(late)               # so that an idle event exists
+    stream.wait(late)  # so that an idle event exists
     fake.clear_log()
     with capturing(stream):
         side.wait(stream)
@@ -226,13 +231,13 @@ def test_events_of_a_capture_are_not_used_again(fake, device, stream):
         side.wait(stream)
         stream.wait(side)
     fake.clear_log()
-    stream.wait(side)               # an event that was recorded in the capture would be refused here
+    stream.wait(side)  # an event that was recorded in the capture would be refused here
     assert stream.query()
 
 
 def test_each_failure_leaves_nothing(fake, device, stream):
     late = Stream(device)
-    stream.wait(late)               # so that an idle event exists
+    stream.wait(late)  # so that an idle event exists
     before = fake.counts()
     for name, error in fake.each_failure(lambda: stream.wait(late)):
         assert isinstance(error, DriverError), name

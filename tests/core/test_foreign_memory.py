@@ -141,7 +141,7 @@ def test_the_handles_of_both_sides_may_die_before_the_memory(device, delay):
     device.synchronize()
     producer.destroy()
     consumer.destroy()
-    del tensor                                          # a use of a dead handle would be a fault
+    del tensor  # a use of a dead handle would be a fault
     gc.collect()
     look(device)
     assert alive() is None

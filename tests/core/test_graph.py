@@ -5,6 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
+
 from madspace.core.capture import capture
 from madspace.core.graph import Graph
 from madspace.core.graph_node import GraphNode
@@ -209,9 +210,17 @@ def test_every_end_destroys_it_once(fake, device, words, end):
 def test_a_closed_graph_says_so(graph, words, tmp_path):
     graph.close()
     assert "closed" in repr(graph)
-    for use in (graph.nodes, graph.clone, graph.instantiate, lambda: graph.n_nodes, lambda: graph.add_fill(words, 1),
-                lambda: graph.debug_dot(tmp_path / "x"), graph.add_condition, lambda: graph.add_alloc(8),
-                graph.__enter__):
+    for use in (
+        graph.nodes,
+        graph.clone,
+        graph.instantiate,
+        lambda: graph.n_nodes,
+        lambda: graph.add_fill(words, 1),
+        lambda: graph.debug_dot(tmp_path / "x"),
+        graph.add_condition,
+        lambda: graph.add_alloc(8),
+        graph.__enter__,
+    ):
         with pytest.raises(ClosedError, match="graph: expected an open graph"):
             use()
 

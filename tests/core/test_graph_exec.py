@@ -4,13 +4,14 @@ import gc
 
 import numpy as np
 import pytest
+from raw_driver import ForeignStream, capturing
+
 from madspace.core.capture import capture
 from madspace.core.graph import Graph
 from madspace.core.graph_exec import GraphExec
 from madspace.core.module import Module
 from madspace.core.stream import Stream
 from madspace.errors import CaptureError, ClosedError, DeviceMismatchError, DriverError
-from raw_driver import ForeignStream, capturing
 
 N = 1024
 
@@ -59,7 +60,7 @@ def filling(kernels, buffer, value):
 
 
 def test_executables_come_from_graphs_only(device):
-    with pytest.raises(TypeError, match="Graph.instantiate"):
+    with pytest.raises(TypeError, match=r"Graph\.instantiate"):
         GraphExec()
     graph = Graph(device)
     executable = graph.instantiate()
@@ -122,7 +123,7 @@ def test_the_free_is_behind_a_late_launch(device, stream, words, out, late):
     executable.launch(late)
     del source, graph, executable
     gc.collect()
-    device.pool.allocate(4 * N, stream=stream).fill(8)      # may well be the same memory
+    device.pool.allocate(4 * N, stream=stream).fill(8)  # may well be the same memory
     assert content(out) == 0x03030303
 
 
@@ -176,7 +177,7 @@ def test_a_kernel_node_is_replaced(kernels, stream, words, out):
     executable.set_kernel(node, kernels["ms_test_fill"], 2, 128, out, 8, N)
     executable.launch(stream)
     assert (content(words), content(out)) == (0, 8)
-    graph.instantiate().launch(stream)                      # the graph is as it was
+    graph.instantiate().launch(stream)  # the graph is as it was
     assert content(words) == 5
 
 
@@ -207,7 +208,7 @@ def test_neither_a_launch_nor_an_upload_joins_a_foreign_capture(kernels, stream,
 
 @pytest.mark.parametrize("end", ["close", "with", "drop"])
 def test_every_end_destroys_it_once(fake, kernels, stream, words, end):
-    filling(kernels, words, 5).instantiate().launch(stream)         # makes what stays: the kernel, its function
+    filling(kernels, words, 5).instantiate().launch(stream)  # makes what stays: the kernel, its function
     before = fake.counts()
     fake.clear_log()
     executable = filling(kernels, words, 5).instantiate()
@@ -229,8 +230,13 @@ def test_a_closed_one_says_so(kernels, stream, words):
     executable = graph.instantiate()
     executable.close()
     (node,) = graph.nodes()
-    for use in (executable.launch, executable.upload, lambda: executable.update(graph), executable.__enter__,
-                lambda: executable.set_kernel(node, kernels["ms_test_fill"], 1, 1, words, 1, 1)):
+    for use in (
+        executable.launch,
+        executable.upload,
+        lambda: executable.update(graph),
+        executable.__enter__,
+        lambda: executable.set_kernel(node, kernels["ms_test_fill"], 1, 1, words, 1, 1),
+    ):
         with pytest.raises(ClosedError, match="expected an open GraphExec"):
             use()
 

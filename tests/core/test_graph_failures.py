@@ -4,6 +4,7 @@ import gc
 import warnings
 
 import pytest
+
 from madspace.core.capture import capture
 from madspace.core.graph import Graph
 from madspace.core.module import Module
@@ -91,7 +92,7 @@ def test_each_failure_leaves_nothing(fake, device, kernels_ptx, action):
         stays = bool(told) or "Destroy" in name or name == "cuCtxPopCurrent"
         del error
         assert not stream.is_capturing, name
-        device.pool.allocate(4, stream=stream).close()      # frees what was put off
+        device.pool.allocate(4, stream=stream).close()  # frees what was put off
         left = handles(fake)
         if stays:
             before = left

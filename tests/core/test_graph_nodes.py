@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from madspace.core.capture import capture
 from madspace.core.graph import Graph
 from madspace.core.module import Module
@@ -167,8 +168,13 @@ def test_bodies_nest(graph, stream, words):
 
 def test_a_body_is_a_part_of_its_graph(device, graph, words):
     (body,) = graph.add_if(graph.add_condition(1)).bodies
-    for use, match in ((body.clone, "clone"), (body.instantiate, "graph"), (body.close, "close"),
-                       (lambda: Graph(device).add_child(body), "other"), (lambda: body.add_alloc(8), "add_alloc")):
+    for use, match in (
+        (body.clone, "clone"),
+        (body.instantiate, "graph"),
+        (body.close, "close"),
+        (lambda: Graph(device).add_child(body), "other"),
+        (lambda: body.add_alloc(8), "add_alloc"),
+    ):
         with pytest.raises(ValueError, match=f"{match}: expected a .*graph, got the body"):
             use()
     graph.close()

@@ -194,7 +194,7 @@ def test_a_failure_to_note_one_use_does_not_lose_the_others(fake, device, module
     other = device.pool.allocate(words.nbytes)
     kernel = module["ms_test_copy"]
     kernel.load()
-    with fake.failing("cuEventRecord", nth=3):          # two come before the launch
+    with fake.failing("cuEventRecord", nth=3):  # two come before the launch
         fake.clear_log()
         with pytest.raises(DriverError):
             kernel.launch(4, 256, words, other, N, stream=late)

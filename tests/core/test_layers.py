@@ -15,8 +15,11 @@ FRAMEWORKS = {"torch", "cupy", "jax", "numba", "rmm", "tensorflow", "paddle"}
 CUDA_SOURCES = [path for path in sorted((ROOT / "cuda_src").rglob("*")) if path.suffix in (".h", ".cu", ".cpp", ".inl")]
 
 # Cython is not Python: its import lines are taken as they stand, which they do here one statement at a time.
-_CYTHON = re.compile(r"^(?P<indent>[ \t]*)(?:from[ \t]+(?P<source>[\w.]+)[ \t]+c?import[ \t]*(?P<names>\([^)]*\)|[^\n#]*)"
-                     r"|c?import[ \t]+(?P<modules>[\w., \t]+))", re.MULTILINE)
+_CYTHON = re.compile(
+    r"^(?P<indent>[ \t]*)(?:from[ \t]+(?P<source>[\w.]+)[ \t]+c?import[ \t]*(?P<names>\([^)]*\)|[^\n#]*)"
+    r"|c?import[ \t]+(?P<modules>[\w., \t]+))",
+    re.MULTILINE,
+)
 
 
 def layer(module):
@@ -33,8 +36,12 @@ def imports_of(text, cython):
     """Yield (imported module, whether inside a function) for a source text; `from a import b` gives a.b."""
     if not cython:
         tree = ast.parse(text)
-        inside = {node for function in ast.walk(tree)
-                  if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) for node in ast.walk(function)}
+        inside = {
+            node
+            for function in ast.walk(tree)
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+            for node in ast.walk(function)
+        }
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 yield from ((alias.name, node in inside) for alias in node.names)
@@ -120,7 +127,11 @@ def test_the_check_finds(module, text, cython):
         ("madspace.phasespace.mapping", "from madspace.core.device import Device\nimport numpy", False),
         ("madspace.phasespace.mapping", "from madspace.phasespace import program", False),
         ("madspace.torch", "def f():\n    import torch", False),
-        ("madspace.core.stream", "from madspace.core cimport _driver as drv\nfrom cuda.bindings cimport cydriver", True),
+        (
+            "madspace.core.stream",
+            "from madspace.core cimport _driver as drv\nfrom cuda.bindings cimport cydriver",
+            True,
+        ),
         ("madspace.core.stream", "def f():\n    '''x'''\n    from madspace.errors import ClosedError", True),
     ],
 )

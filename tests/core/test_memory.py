@@ -5,10 +5,19 @@ import threading
 
 import numpy as np
 import pytest
+from raw_driver import capturing, current, current_context
+
 from madspace.core.memory import Buffer
 from madspace.core.stream import Stream
-from madspace.errors import CaptureError, ClosedError, DeviceMismatchError, DriverError, MadspaceWarning, OutOfMemoryError, ShapeError
-from raw_driver import capturing, current, current_context
+from madspace.errors import (
+    CaptureError,
+    ClosedError,
+    DeviceMismatchError,
+    DriverError,
+    MadspaceWarning,
+    OutOfMemoryError,
+    ShapeError,
+)
 
 N = 4096
 
@@ -81,8 +90,14 @@ def test_every_end_frees_once_on_the_own_stream(fake, device, stream, end):
 def test_a_closed_buffer_says_so(device, buffer):
     buffer.close()
     other = device.pool.allocate(N)
-    for use in (lambda: buffer.fill(1), buffer.copy_to_host, lambda: buffer.copy_from_host(bytes(N)),
-                lambda: other.copy_from(buffer), lambda: buffer.copy_from(other), buffer.__enter__):
+    for use in (
+        lambda: buffer.fill(1),
+        buffer.copy_to_host,
+        lambda: buffer.copy_from_host(bytes(N)),
+        lambda: other.copy_from(buffer),
+        lambda: buffer.copy_from(other),
+        buffer.__enter__,
+    ):
         with pytest.raises(ClosedError, match="buffer: expected an open buffer"):
             use()
 
@@ -199,7 +214,7 @@ def test_each_failure_leaves_nothing(fake, device, buffer, action):
         assert isinstance(error, DriverError), f"the failure of {name} was lost"
         del error
         kept.clear()
-        if name != "cuCtxPopCurrent":       # the block was handed out by then
+        if name != "cuCtxPopCurrent":  # the block was handed out by then
             assert handles(fake) == before, name
 
 

@@ -6,9 +6,10 @@
 import threading
 
 import pytest
+from raw_driver import ForeignStream
+
 from madspace.core.stream import Stream
 from madspace.errors import DriverError
-from raw_driver import ForeignStream
 
 N = 4096
 
@@ -85,9 +86,9 @@ def test_the_free_waits_for_a_late_reader_on_the_device(device, buffer, late):
     buffer.fill(5)
     target.copy_from(buffer, stream=late)
     buffer.close()
-    assert not late.query()                             # the host has not waited
+    assert not late.query()  # the host has not waited
     again = device.pool.allocate(N, stream=buffer.stream)
-    again.fill(6)                                       # may well be the same memory
+    again.fill(6)  # may well be the same memory
     assert content(target) == 5
 
 
@@ -104,7 +105,7 @@ def test_a_foreign_reader_that_is_destroyed_before_the_free(device, buffer):
     buffer.fill(3, stream=foreign.handle)
     buffer.stream.synchronize()
     foreign.destroy()
-    buffer.close()                                      # a use of the dead handle would be a fault
+    buffer.close()  # a use of the dead handle would be a fault
     device.synchronize()
 
 
@@ -114,19 +115,19 @@ def test_a_foreign_handle_that_is_destroyed_before_its_buffer(device):
     buffer.fill(3, stream=foreign.handle)
     assert content(buffer) == 3
     foreign.destroy()
-    buffer.close()                                      # a use of the dead handle would be a fault
+    buffer.close()  # a use of the dead handle would be a fault
     device.synchronize()
 
 
 def test_a_failure_to_note_one_use_does_not_lose_the_other(fake, device, buffer):
     late = Stream(device)
     target = device.pool.allocate(N)
-    with fake.failing("cuEventRecord", nth=3):          # two come before the copy
+    with fake.failing("cuEventRecord", nth=3):  # two come before the copy
         fake.clear_log()
         with pytest.raises(DriverError):
             target.copy_from(buffer, stream=late)
     names = fake.names()
-    assert names[names.index("cuMemcpyDtoDAsync"):].count("cuEventRecord") == 2
+    assert names[names.index("cuMemcpyDtoDAsync") :].count("cuEventRecord") == 2
 
 
 def test_a_buffer_outlives_its_stream_and_its_thread(device):

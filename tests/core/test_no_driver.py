@@ -46,27 +46,39 @@ def test_the_error_says_what_is_missing(run_python):
 
 
 @no_driver
-@pytest.mark.parametrize("call", [
-    "madspace.Stream()", "madspace.Event()", "madspace.MemoryPool()", "madspace.empty((3,), device='cuda')",
-    "madspace.asarray([1.0], device='cuda')",
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "madspace.Stream()",
+        "madspace.Event()",
+        "madspace.MemoryPool()",
+        "madspace.empty((3,), device='cuda')",
+        "madspace.asarray([1.0], device='cuda')",
+    ],
+)
 def test_every_device_call_says_it(run_python, call):
-    done = run_python(f"""
+    done = run_python(
+        f"""
 import madspace
 try:
     {call}
 except madspace.DriverNotFoundError as error:
     print(str(error)[:12])
-""", driver=None)
+""",
+        driver=None,
+    )
     assert done.stdout == "CUDA driver:\n", done.stderr
 
 
 @no_driver
 def test_numpy_input_runs_on_the_cpu(run_python):
-    done = run_python("""
+    done = run_python(
+        """
 import numpy, madspace
 print(madspace.asarray(numpy.arange(3.0)).numpy())
-""", driver=None)
+""",
+        driver=None,
+    )
     assert done.stdout == "[0. 1. 2.]\n", done.stderr
 
 

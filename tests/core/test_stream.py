@@ -5,9 +5,10 @@ import threading
 import weakref
 
 import pytest
+from raw_driver import ForeignStream, capturing, current, current_context
+
 from madspace.core.stream import Stream, to_stream
 from madspace.errors import CaptureError, ClosedError, DeviceMismatchError, DriverError
-from raw_driver import ForeignStream, capturing, current, current_context
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ def test_wait_for_a_stream_orders_on_the_device(device, stream, delay, block):
     delay(late)
     block.fill(7, late)
     stream.wait(late)
-    assert not stream.query()       # ordered, and the host has not waited
+    assert not stream.query()  # ordered, and the host has not waited
     assert (block.read(stream) == 7).all()
 
 
@@ -278,5 +279,5 @@ def test_a_with_block_leaves_the_own_stream_open(device):
 
 
 def test_a_priority_out_of_any_range_names_the_argument(device):
-    with pytest.raises(ValueError, match="priority: expected .* got 1099511627776"):
+    with pytest.raises(ValueError, match=r"priority: expected .* got 1099511627776"):
         Stream(device, priority=2**40)

@@ -5,6 +5,7 @@ from exit_scripts import FORK, OBJECTS, START, STATES
 
 pytestmark = pytest.mark.fake
 
+
 @pytest.mark.parametrize("state", STATES)
 def test_exit_is_silent(run_python, state):
     done = run_python(START + STATES[state], timeout=20)
@@ -32,14 +33,20 @@ def test_the_import_registers_nothing_that_calls(run_python):
 
 
 def test_calls_in_late_exit_hooks_are_refused_without_a_driver_call(run_python):
-    done = run_python("import atexit\n@atexit.register\ndef late():\n" + """
+    done = run_python(
+        "import atexit\n@atexit.register\ndef late():\n"
+        + """
     for use in (stream.synchronize, event.query, pool.trim, lambda: pool.allocate(8), Stream, buffers[0].copy_to_host):
         try:
             use()
         except DriverError as error:
             print(error.code)
     buffers[0].close(); stream.close(); event.close()
-""" + START + OBJECTS, timeout=20)
+"""
+        + START
+        + OBJECTS,
+        timeout=20,
+    )
     assert done.stdout == "4\n" * 6, done.stdout + done.stderr
     assert done.stderr == ""
     assert done.faults == []
@@ -47,7 +54,11 @@ def test_calls_in_late_exit_hooks_are_refused_without_a_driver_call(run_python):
 
 @pytest.mark.needs("fork")
 def test_a_forked_child_gets_fork_errors(run_python):
-    done = run_python(START + OBJECTS + FORK + """
+    done = run_python(
+        START
+        + OBJECTS
+        + FORK
+        + """
 def child():
     for use in (stream.synchronize, event.query, lambda: pool.allocate(8), Stream, lambda: Device(1), Event,
                 lambda: stream.record(event), lambda: buffers[0].fill(1), lambda: buffers[0].copy_to_host(),
@@ -60,19 +71,27 @@ def child():
     print(madspace.is_available())
 print(in_child(child))
 stream.synchronize()
-""", timeout=20)
+""",
+        timeout=20,
+    )
     assert done.stdout == "True " * 12 + "False\n0\n", done.stdout + done.stderr
     assert done.stderr == ""
     assert done.faults == []
 
 
 @pytest.mark.needs("fork")
-@pytest.mark.parametrize(("call", "use"), [
-    ("cuStreamCreateWithPriority", "device.default_stream"), ("cuMemPoolCreate", "device.pool"), ("cuInit", "Device(0)"),
-    ("cuDevicePrimaryCtxRetain", "Device(1)"),
-])
+@pytest.mark.parametrize(
+    ("call", "use"),
+    [
+        ("cuStreamCreateWithPriority", "device.default_stream"),
+        ("cuMemPoolCreate", "device.pool"),
+        ("cuInit", "Device(0)"),
+        ("cuDevicePrimaryCtxRetain", "Device(1)"),
+    ],
+)
 def test_a_fork_in_the_midst_of_a_first_use(run_python, call, use):
-    done = run_python(f"""
+    done = run_python(
+        f"""
 import os, signal
 import fake_driver, madspace
 from madspace import Device, ForkError
@@ -96,13 +115,19 @@ status = []
 with fake.calling({call!r}, fork):
     {use}
 print(status)
-""", timeout=30)
+""",
+        timeout=30,
+    )
     assert (done.stdout, done.stderr) == ("[0]\n", "")
 
 
 @pytest.mark.needs("fork")
 def test_a_forked_child_drops_things_silently(run_python):
-    done = run_python(START + OBJECTS + FORK + """
+    done = run_python(
+        START
+        + OBJECTS
+        + FORK
+        + """
 def child():
     global stream, event, pool, workspace
     buffers.clear()
@@ -110,14 +135,17 @@ def child():
     gc.collect()
 print(in_child(child))
 print(fake.counts()["device_memory"])
-""", timeout=20)
+""",
+        timeout=20,
+    )
     assert (done.stdout, done.stderr) == ("0\n3\n", "")
     assert done.faults == []
 
 
 @pytest.mark.needs("fork")
 def test_a_fork_before_the_driver_starts_leaves_both_free(run_python):
-    done = run_python("""
+    done = run_python(
+        """
 import os, sys
 import madspace
 print(madspace.is_available(), flush=True)
@@ -126,14 +154,18 @@ madspace.Stream().synchronize()
 os.write(1, b"fine\\n")
 if pid:
     print(os.waitpid(pid, 0)[1])
-""", timeout=20)
+""",
+        timeout=20,
+    )
     assert done.stdout == "True\nfine\nfine\n0\n", done.stderr
     assert done.faults == []
 
 
 @pytest.mark.needs("fork")
 def test_multiprocessing_by_fork(run_python):
-    done = run_python(START + """
+    done = run_python(
+        START
+        + """
 import multiprocessing
 def work(_):
     try:
@@ -142,13 +174,17 @@ def work(_):
         return "refused"
 with multiprocessing.get_context("fork").Pool(2) as workers:
     print(workers.map(work, range(4)))
-""", timeout=30)
+""",
+        timeout=30,
+    )
     assert done.stdout == "['refused', 'refused', 'refused', 'refused']\n", done.stderr
     assert done.faults == []
 
 
 def test_things_cross_threads(run_python):
-    done = run_python(START + """
+    done = run_python(
+        START
+        + """
 def work(out):
     stream = Stream()
     out.append(device.pool.allocate(1000, stream=stream))
@@ -164,6 +200,8 @@ del buffer
 device.synchronize()
 counts = fake.counts()
 print(counts["device_memory"], counts["stream"], fake.faults())
-""", timeout=60)
+""",
+        timeout=60,
+    )
     assert done.stdout == "0 1 []\n" or done.stdout == "0 0 []\n", done.stdout + done.stderr
     assert done.stderr == ""

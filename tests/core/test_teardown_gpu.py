@@ -14,7 +14,11 @@ def test_exit_is_silent(run_python, state):
 
 @pytest.mark.needs("fork")
 def test_a_forked_child_gets_fork_errors_and_exits_silently(run_python):
-    script = PLAIN_START + OBJECTS + FORK + """
+    script = (
+        PLAIN_START
+        + OBJECTS
+        + FORK
+        + """
 def child():
     for use in (stream.synchronize, lambda: pool.allocate(8), Stream, lambda: buffers[0].copy_to_host()):
         try:
@@ -25,5 +29,6 @@ def child():
 print(in_child(child))
 stream.synchronize()
 """
+    )
     done = run_python(script, driver="real", timeout=60)
     assert (done.stdout, done.stderr) == ("refused refused refused refused 0\n", "")

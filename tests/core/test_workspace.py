@@ -35,7 +35,7 @@ def test_a_new_workspace(device, stream):
 def test_where_it_is(device, stream):
     assert Workspace(8).stream == device.default_stream
     assert Workspace(8, stream=stream).stream == stream
-    assert Workspace(8, "cuda:0", stream.handle).stream == device.default_stream     # a handle may die
+    assert Workspace(8, "cuda:0", stream.handle).stream == device.default_stream  # a handle may die
     host = Workspace(8, "cpu")
     assert (host.device, host.device_id, host.stream) == ("cpu", None, None)
     assert host.ptr % 64 == 0

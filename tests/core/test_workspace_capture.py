@@ -155,7 +155,7 @@ def test_a_graph_keeps_a_workspace_and_orders_its_launches(device, workspace, st
         scratch_op.run(workspace, 5, stream, out.ptr)
     executable = graph.instantiate()
     executable.launch(late)
-    scratch_op.run(workspace, 6, stream)        # behind the late launch, which copies what it has written
+    scratch_op.run(workspace, 6, stream)  # behind the late launch, which copies what it has written
     assert scratch_op.content(workspace.ptr) == 6
     assert scratch_op.content(out.ptr) == 5
     del workspace, graph

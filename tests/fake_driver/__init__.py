@@ -164,7 +164,7 @@ class Fake:
             try:
                 action()
             except Exception as error:
-                raised = error.with_traceback(None)     # whose frames would keep alive what the action made
+                raised = error.with_traceback(None)  # whose frames would keep alive what the action made
                 raised.__context__ = None
             fired = self.failures_fired()
             self.clear_failures()
@@ -178,7 +178,7 @@ class Fake:
                 mode = ctypes.c_int(0)
                 self.lib.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
                 continue
-            if name == "cuCtxPopCurrent":       # what such a call leaves behind, nobody can mend
+            if name == "cuCtxPopCurrent":  # what such a call leaves behind, nobody can mend
                 self.lib.fake_trim_contexts(ctypes.c_size_t(depth))
             yield name, raised
 

@@ -164,4 +164,4 @@ def test_a_failure_to_note_one_use_does_not_lose_the_others(fake, fused_kernels,
         with pytest.raises(madspace.DriverError):
             mapping.map_forward(inputs, out=out, stream=late)
     names = fake.names()
-    assert names[names.index("cuLaunchKernel"):].count("cuEventRecord") == after
+    assert names[names.index("cuLaunchKernel") :].count("cuEventRecord") == after

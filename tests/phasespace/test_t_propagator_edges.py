@@ -127,7 +127,7 @@ def test_same_bits_with_any_number_of_threads(threads):
 @pytest.mark.parametrize("energy", [1e-30, 1.0, 1e15, 1e30])
 def test_extreme_powers_are_finite(chain, power, energy):
     order, n = ORDERS[chain]
-    energy = min(energy, 1e30 if n == 2 else 1e15)     # above, det of two propagators is larger than float64 can say
+    energy = min(energy, 1e30 if n == 2 else 1e15)  # above, det of two propagators is larger than float64 can say
     r = np.array(list(itertools.product([0.0, 0.5, 1.0], repeat=3 * n - 4))).T
     *momenta, det = TPropagatorMapping(order, power).map_forward([*r, *np.reshape([energy, *[0.0] * n], (-1, 1))])
     assert np.isfinite(momenta).all()
@@ -149,7 +149,8 @@ def test_a_huge_number_of_threads_in_the_environment(run_python, n):
 
 
 def test_changes_of_the_number_of_threads_make_no_new_pool(run_python):
-    done = run_python("""
+    done = run_python(
+        """
 import os, numpy as np, madspace
 mapping = madspace.TPropagatorMapping([0])
 arrays = [*np.full((2, 20_000), 0.5), *np.full((3, 1), 10.0)]
@@ -158,13 +159,20 @@ for n in [2, 4, 3] * 20:
     madspace.set_num_threads(n)
     mapping.map_forward(arrays)
 print(len(os.listdir("/proc/self/task")) - before)
-""", driver=None)
+""",
+        driver=None,
+    )
     assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
 
 
-@pytest.mark.parametrize("isa", [
-    "base", pytest.param("v3", marks=pytest.mark.needs("isa_v3")), pytest.param("v4", marks=pytest.mark.needs("isa_v4")),
-])
+@pytest.mark.parametrize(
+    "isa",
+    [
+        "base",
+        pytest.param("v3", marks=pytest.mark.needs("isa_v3")),
+        pytest.param("v4", marks=pytest.mark.needs("isa_v4")),
+    ],
+)
 def test_instruction_sets_agree(run_python, isa):
     code = """
 import numpy as np
