@@ -380,7 +380,10 @@ cdef int mem_pool_trim_to(CUmemoryPool pool, size_t nbytes_to_keep) except -1 no
 
 cdef int mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t value) except -1 nogil:
     ready("cuMemPoolSetAttribute")
-    return check(cydriver.cuMemPoolSetAttribute(pool, attribute, &value), "cuMemPoolSetAttribute")
+    cdef CUstreamCaptureMode mode = relax()
+    cdef CUresult code = cydriver.cuMemPoolSetAttribute(pool, attribute, &value)
+    raw_exchange_capture_mode(&mode)
+    return check(code, "cuMemPoolSetAttribute")
 
 
 cdef int mem_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t* value) except -1 nogil:

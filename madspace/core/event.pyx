@@ -241,8 +241,16 @@ cdef class Event:
                 raise drv.error_of(
                     cydriver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cuStreamWaitEvent",
                     f"{stream!r} is being captured, {self!r} was not recorded in that capture")
-            with nogil:
-                drv.stream_wait_event(stream.handle_, self.handle_)
+            try:
+                with nogil:
+                    drv.stream_wait_event(stream.handle_, self.handle_)
+            except DriverError as error:
+                # Driver 580 calls an event of a capture that is over an invalid argument.
+                if self.capture_ == 0 or error.code != cydriver.CUDA_ERROR_INVALID_VALUE:
+                    raise
+                raise drv.error_of(
+                    cydriver.CUDA_ERROR_CAPTURED_EVENT, "cuStreamWaitEvent",
+                    f"{self!r} was recorded in a capture that is over") from error
         finally:
             stream.device.pop(pushed)
 

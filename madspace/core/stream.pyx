@@ -98,8 +98,11 @@ cdef class Stream:
         if <uintptr_t>stream.handle_ > PER_THREAD:
             pushed = where.push()
             try:
+                actual = where.handle_
                 with nogil:
-                    drv.stream_get_device(stream.handle_, &actual)
+                    # The driver does not tell for a stream that is being captured.
+                    if not drv.stream_is_capturing(stream.handle_):
+                        drv.stream_get_device(stream.handle_, &actual)
             finally:
                 where.pop(pushed)
             if actual != where.handle_:

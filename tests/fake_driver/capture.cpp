@@ -39,7 +39,7 @@ int capture_wait(Stream* stream, Event* event) {
     }
     if (!event->capture->active) {
         if (stream->capture) stream->capture->invalid = true;
-        return stream->capture ? kCaptureIsolation : kCapturedEvent;
+        return stream->capture ? kCaptureIsolation : kInvalidValue;  // as driver 580 says
     }
     if (stream->capture && stream->capture != event->capture) {
         stream->capture->invalid = event->capture->invalid = true;
