@@ -130,7 +130,8 @@ class Upstream:
     """PyPI's madspace in an interpreter of its own, which measures on demand."""
 
     def __init__(self, python: str, lanes: int, order: list[int], n: int) -> None:
-        command = [python, "-c", UPSTREAM, str(lanes), repr(order), str(n)]
+        # -I: the package of the same name in this folder or on PYTHONPATH must not be found.
+        command = [python, "-I", "-c", UPSTREAM, str(lanes), repr(order), str(n)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdin is not None
         assert self.process.stdout is not None

@@ -3,6 +3,7 @@ cimport cython
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free
+from libcpp.vector cimport vector
 from posix.stdlib cimport posix_memalign
 
 from madspace.core._dtypes cimport CODE_UINT, numpy_dtype, typestr_of
@@ -11,19 +12,90 @@ from madspace.core._layout cimport element_count
 import numpy as np
 
 
+cdef extern from "<mutex>" namespace "std" nogil:
+    cdef cppclass mutex:
+        void lock()
+        void unlock()
+
+
+# Large blocks that came back, for the next call: fresh ones cost a page fault per 4 KiB at their first write, three times
+# what a phase-space mapping takes to fill them.
+cdef enum:
+    KEPT_FROM = 1 << 16          # smaller ones the C library reuses by itself
+    KEPT_BYTES = 1 << 28         # at most so many bytes wait
+    KEPT_BLOCKS = 64
+
+cdef struct Spare:
+    void* ptr
+    size_t nbytes
+
+cdef mutex guard
+cdef vector[Spare] spares        # oldest first
+cdef size_t spare_nbytes = 0
+
+
+cdef void* take_spare(size_t nbytes) noexcept nogil:
+    global spare_nbytes
+    cdef void* ptr = NULL
+    cdef size_t i
+    guard.lock()
+    # The latest first: it is the likeliest to be in a cache.
+    for i in range(spares.size(), 0, -1):
+        if spares[i - 1].nbytes == nbytes:
+            ptr = spares[i - 1].ptr
+            spares.erase(spares.begin() + (i - 1))
+            spare_nbytes -= nbytes
+            break
+    guard.unlock()
+    return ptr
+
+
+cdef void keep_spare(void* ptr, size_t nbytes) noexcept nogil:
+    global spare_nbytes
+    cdef Spare spare
+    guard.lock()
+    spare.ptr = ptr
+    spare.nbytes = nbytes
+    spares.push_back(spare)
+    spare_nbytes += nbytes
+    while spare_nbytes > KEPT_BYTES or spares.size() > KEPT_BLOCKS:
+        spare_nbytes -= spares[0].nbytes
+        free(spares[0].ptr)
+        spares.erase(spares.begin())
+    guard.unlock()
+
+
+cdef void drop_spares() noexcept nogil:
+    global spare_nbytes
+    cdef size_t i
+    guard.lock()
+    for i in range(spares.size()):
+        free(spares[i].ptr)
+    spares.clear()
+    spare_nbytes = 0
+    guard.unlock()
+
+
 @cython.final
 @cython.no_gc
 cdef class HostBlock:
     def __dealloc__(self):
-        free(self.ptr)
+        if self.ptr != NULL and KEPT_FROM <= self.nbytes <= KEPT_BYTES:
+            keep_spare(self.ptr, self.nbytes)
+        else:
+            free(self.ptr)
 
 
 cdef HostBlock host_block(size_t nbytes):
     cdef HostBlock block = HostBlock.__new__(HostBlock)
+    if nbytes >= KEPT_FROM:
+        block.ptr = take_spare(nbytes)
     # A cache line, and the widest vector register there is.
-    if nbytes > 0 and posix_memalign(&block.ptr, 64, nbytes) != 0:
-        block.ptr = NULL
-        raise MemoryError(f"no {nbytes} bytes of host memory left")
+    if nbytes > 0 and block.ptr == NULL and posix_memalign(&block.ptr, 64, nbytes) != 0:
+        drop_spares()
+        if posix_memalign(&block.ptr, 64, nbytes) != 0:
+            block.ptr = NULL
+            raise MemoryError(f"no {nbytes} bytes of host memory left")
     block.nbytes = nbytes
     return block
 

@@ -250,3 +250,15 @@ def blocks(fake):
     """Count the blocks of device memory."""
     gc.collect()
     return fake.counts()["device_memory"]
+
+
+def test_large_host_memory_is_used_again():
+    first = empty((100, 1000))
+    ptr = first.ptr
+    view = first.numpy()
+    del first
+    assert empty((100, 1000)).ptr != ptr, "a view keeps the memory"
+    del view
+    again = empty((100, 1000))
+    assert again.ptr == ptr
+    assert empty((100, 1000)).ptr != ptr

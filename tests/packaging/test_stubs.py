@@ -30,7 +30,7 @@ def is_excused(complaint, typing_only):
     if text == "is not present in stub" and "._" in name:
         return True  # a private module shows in its stub what the rest of the package uses
     # Cython's constructors and operators are slots: at run time they tell no parameter names.
-    return re.search(r"\.__(init|eq|getitem)__$", name) is not None and "is inconsistent" in text
+    return re.search(r"\.__(init|new|eq|getitem)__$", name) is not None and "is inconsistent" in text
 
 
 def test_every_extension_has_a_stub(root):
