@@ -18,8 +18,8 @@ cdef extern from "<mutex>" namespace "std" nogil:
         void unlock()
 
 
-# Large blocks that came back, for the next call: fresh ones cost a page fault per 4 KiB at their first write, twice what
-# a phase-space mapping takes to fill them.
+# Large blocks that came back, for the next call: fresh ones cost a page fault per 4 KiB at their first write, twice
+# what a phase-space mapping takes to fill them.
 cdef enum:
     KEPT_FROM = 1 << 16          # smaller ones the C library reuses by itself
     KEPT_BYTES = 1 << 28         # at most so many bytes wait
