@@ -9,25 +9,10 @@ from raw_driver import ForeignStream, capturing
 from madspace.core.capture import capture
 from madspace.core.graph import Graph
 from madspace.core.graph_exec import GraphExec
-from madspace.core.module import Module
 from madspace.core.stream import Stream
 from madspace.errors import CaptureError, ClosedError, DeviceMismatchError, DriverError
 
 N = 1024
-
-
-@pytest.fixture
-def kernels(device, kernels_ptx):
-    """Return the module of the test kernels."""
-    return Module(kernels_ptx)
-
-
-@pytest.fixture
-def words(device, stream):
-    """Return a buffer of N uint32, zero, on its stream."""
-    buffer = device.pool.allocate(4 * N, stream=stream)
-    buffer.fill(0)
-    return buffer
 
 
 @pytest.fixture
