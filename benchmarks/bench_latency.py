@@ -10,7 +10,6 @@ Figures are in microseconds; "ratio" is the median over that of C.
 """
 
 import argparse
-import os
 import sys
 import timeit
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from typing import Any
 
 import latency_peers
 from c_twin import CTwin
-from harness import interleaved, provenance, write_json
+from harness import interleaved, pin, provenance, write_json
 from latency_peers import N_GRAPH_NODES
 
 import madspace
@@ -129,8 +128,7 @@ def main() -> int:
     cases = make_cases(twin, device, run)
     with twin.context():
         left_out = latency_peers.add_to(cases, [name for name in options.peers.split(",") if name])
-    # From here on: threads that the driver has started for itself keep all cores.
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    pin()  # not earlier: threads that the driver has started for itself keep all cores
     samples = dict(samples_of(cases, twin, device, run))
     interleaved(samples, 1 if options.quick else 20)  # first uses load code, fill pools and wake clocks
     result = {

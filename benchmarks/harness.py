@@ -31,7 +31,7 @@ def provenance(device: str) -> dict[str, Any]:
         "numpy": np.__version__,
         "madspace": madspace.__version__,
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": os.cpu_count(),
     }
     if device != "cpu":
         query = "name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit"
@@ -65,6 +65,11 @@ def _processor() -> str:
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.machine()
+
+
+def pin() -> None:
+    """Keep this thread, and what it starts from now on, on one core; not the first one, which serves interrupts."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 @contextmanager

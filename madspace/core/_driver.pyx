@@ -299,8 +299,9 @@ cdef int stream_is_capturing(CUstream stream) except -1 nogil:
 
 cdef int stream_get_capture_info(CUstream stream, uint64_t* id) except -1 nogil:
     cdef cydriver.CUstreamCaptureStatus status = cydriver.CU_STREAM_CAPTURE_STATUS_NONE
-    ready("cuStreamGetCaptureInfo")
     id[0] = 0
+    if not stream_is_capturing(stream):     # the answer nearly always, and the cheaper question
+        return status
     check(raw_stream_get_capture_info(stream, &status, id, NULL, NULL, NULL, NULL), "cuStreamGetCaptureInfo")
     if status != cydriver.CU_STREAM_CAPTURE_STATUS_ACTIVE:
         id[0] = 0       # only then it means something

@@ -3,10 +3,10 @@ from libc.stdint cimport uint64_t
 from cuda.bindings.cydriver cimport CUevent, CUstream
 
 from madspace.core.device cimport Device
-from madspace.core.stream cimport Stream
+from madspace.core.stream cimport Stream, Waitable
 
 
-cdef class Event:
+cdef class Event(Waitable):
     cdef readonly Device device
     cdef readonly bint timing
     cdef CUevent handle_

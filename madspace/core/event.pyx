@@ -9,7 +9,7 @@ from madspace.core cimport _driver as drv
 from madspace.core._leaks cimport remember
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
-from madspace.core.stream cimport Stream, as_stream
+from madspace.core.stream cimport Stream, Waitable, as_stream
 
 from madspace.core.device import as_device
 from madspace.errors import ClosedError, DeviceMismatchError, DriverError
@@ -55,7 +55,7 @@ cdef extern from *:
 
 # The destructor needs the members: the collector must not clear them first.
 @cython.no_gc_clear
-cdef class Event:
+cdef class Event(Waitable):
     """A point in a stream that can be waited for, asked for, and timed.
 
     Parameters
@@ -227,33 +227,6 @@ cdef class Event:
             drv.raise_code(code, "cuEventElapsedTime")
         return ms
 
-    def _hold_back(self, Stream stream not None):
-        """Make the stream's later work wait for what is recorded here; Stream.wait() calls it."""
-        cdef uint64_t capture
-        self.check_open()
-        cdef int pushed = stream.device.push()      # a default stream's handle means that of the current context
-        try:
-            with nogil:
-                drv.stream_get_capture_info(stream.handle_, &capture)
-            # The driver would refuse it as well, and break the capture. A stream that is not captured joins the event's
-            # capture while that goes on, and is refused afterwards without harm.
-            if self.recorded_ and capture != 0 and capture != self.capture_:
-                raise drv.error_of(
-                    cydriver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cuStreamWaitEvent",
-                    f"{stream!r} is being captured, {self!r} was not recorded in that capture")
-            try:
-                with nogil:
-                    drv.stream_wait_event(stream.handle_, self.handle_)
-            except DriverError as error:
-                # Driver 580 calls an event of a capture that is over an invalid argument.
-                if self.capture_ == 0 or error.code != cydriver.CUDA_ERROR_INVALID_VALUE:
-                    raise
-                raise drv.error_of(
-                    cydriver.CUDA_ERROR_CAPTURED_EVENT, "cuStreamWaitEvent",
-                    f"{self!r} was recorded in a capture that is over") from error
-        finally:
-            stream.device.pop(pushed)
-
     def close(self):
         """Destroy the event; idempotent. Waits that are queued for it stay valid."""
         cdef CUresult code
@@ -287,6 +260,33 @@ cdef class Event:
     cdef int check_open(self) except -1:
         if self.closed_:
             raise ClosedError(f"event: expected an open event, got {self!r}")
+        return 0
+
+    cdef int hold_back(self, Stream later) except -1:
+        cdef uint64_t capture
+        self.check_open()
+        cdef int pushed = later.device.push()       # a default stream's handle means that of the current context
+        try:
+            with nogil:
+                drv.stream_get_capture_info(later.handle_, &capture)
+            # The driver would refuse it as well, and break the capture. A stream that is not captured joins the event's
+            # capture while that goes on, and is refused afterwards without harm.
+            if self.recorded_ and capture != 0 and capture != self.capture_:
+                raise drv.error_of(
+                    cydriver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cuStreamWaitEvent",
+                    f"{later!r} is being captured, {self!r} was not recorded in that capture")
+            try:
+                with nogil:
+                    drv.stream_wait_event(later.handle_, self.handle_)
+            except DriverError as error:
+                # Driver 580 calls an event of a capture that is over an invalid argument.
+                if self.capture_ == 0 or error.code != cydriver.CUDA_ERROR_INVALID_VALUE:
+                    raise
+                raise drv.error_of(
+                    cydriver.CUDA_ERROR_CAPTURED_EVENT, "cuStreamWaitEvent",
+                    f"{self!r} was recorded in a capture that is over") from error
+        finally:
+            later.device.pop(pushed)
         return 0
 
     cdef int refuse_captured(self, str call) except -1:

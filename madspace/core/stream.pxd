@@ -4,7 +4,14 @@ from libcpp.atomic cimport atomic
 from madspace.core.device cimport Device
 
 
-cdef class Stream:
+cdef class Stream
+
+
+cdef class Waitable:            # what Stream.wait takes: Event and Stream
+    cdef int hold_back(self, Stream later) except -1
+
+
+cdef class Stream(Waitable):
     cdef readonly Device device
     cdef CUstream handle_        # never NULL: the legacy default stream is 1, the per-thread one 2
     cdef object owner_           # what keeps a foreign handle alive, else None

@@ -24,9 +24,14 @@ cdef enum:
 cdef object making = _thread.allocate_lock()
 
 
+cdef class Waitable:
+    cdef int hold_back(self, Stream later) except -1:
+        raise NotImplementedError
+
+
 # The destructor needs the members: the collector must not clear them first.
 @cython.no_gc_clear
-cdef class Stream:
+cdef class Stream(Waitable):
     """A queue of device work. Work on one stream runs in order, work on different streams does not.
 
     Parameters
@@ -213,14 +218,9 @@ cdef class Stream:
             For anything else.
         """
         self.check_open()
-        if isinstance(earlier, Stream):
-            from madspace.core.event import wait_for_stream
-
-            wait_for_stream(self, earlier)
-        elif hasattr(type(earlier), "_hold_back"):
-            earlier._hold_back(self)
-        else:
+        if not isinstance(earlier, Waitable):
             raise TypeError(f"earlier: expected an Event or a Stream, got {type(earlier).__name__}")
+        (<Waitable>earlier).hold_back(self)
 
     def record(self, event=None):
         """Mark this point of the stream.
@@ -294,6 +294,12 @@ cdef class Stream:
     def __repr__(self):
         state = "closed" if self.closed_ else "open"
         return f"<Stream {<uintptr_t>self.handle_:#x} of device {self.device.id if self.device else None}, {state}>"
+
+    cdef int hold_back(self, Stream later) except -1:
+        from madspace.core.event import wait_for_stream     # that module needs this one
+
+        wait_for_stream(later, self)
+        return 0
 
     cdef int check_open(self) except -1:
         if self.closed_:

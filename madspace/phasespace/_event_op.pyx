@@ -83,6 +83,7 @@ cdef class EventOp:
         cdef int n_in = self.n_inputs_, n_out = self.n_outputs_
         cdef int i
         cdef int64_t n
+        cdef Kernel kernel = None
         cdef Intake intake = Intake.__new__(Intake)
         arrays = [*listed(inputs, "inputs"), *listed(conditions, "conditions")]
         if len(arrays) != n_in:
@@ -101,13 +102,13 @@ cdef class EventOp:
         n = self.batch(operands)
         results = self.outputs(intake, operands, n, out)
         if n > 0 and intake.device is not None:
-            self.kernel_for(intake.device, intake.stream)       # before anything is made
+            kernel = self.kernel_for(intake.device, intake.stream)      # before anything is made
         missing = [i for i in range(n_out) if results[i] is None]
         if missing:
             self.make_missing(intake, operands + n_in, n, results, missing)
         if n > 0:
             self.lay_out(operands, args, n)
-            self.run(intake, args, n)
+            self.run(kernel, intake, args, n)
         # After the launch: a framework that takes a result over orders itself behind what is queued by then.
         for i in missing:
             results[i] = hand_over(<Tensor>results[i], first)
@@ -235,8 +236,7 @@ cdef class EventOp:
             results[i] = tensor
         return 0
 
-    cdef int run(self, Intake intake, int64_t* args, int64_t n) except -1:
-        cdef Kernel kernel
+    cdef int run(self, Kernel kernel, Intake intake, int64_t* args, int64_t n) except -1:
         cdef int pushed
         cdef int64_t block
         cdef void* params[1]
@@ -244,7 +244,6 @@ cdef class EventOp:
             with nogil:
                 run_events(self.host_.run_, args, n)
             return 0
-        kernel = self.kernel_for(intake.device, intake.stream)
         block = SMALL_BLOCK if n < SMALL_BATCH else LARGE_BLOCK
         params[0] = args
         pushed = intake.device.push()
