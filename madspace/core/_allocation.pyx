@@ -69,6 +69,10 @@ cdef CUdeviceptr ask(MemoryPool pool, Allocator allocator, size_t nbytes, Stream
         with nogil:
             drv.mem_pool_trim_to(pool.handle_, 0)
             drv.mem_alloc_from_pool_async(&ptr, nbytes, pool.handle_, handle, &code)
+        if code == cydriver.CUDA_ERROR_OUT_OF_MEMORY:
+            # Driver 580 keeps what it gathered on the way, which may be all there is on the device.
+            with nogil:
+                drv.mem_pool_trim_to(pool.handle_, 0)
     if code != cydriver.CUDA_SUCCESS:
         raise drv.error_of(code, "cuMemAllocFromPoolAsync", account(pool, nbytes, code))
     return ptr

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import json
 import re
+import struct
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,6 +16,11 @@ Capability: TypeAlias = tuple[int, int]
 FOLDER = Path(__file__).parent.parent / "_cubins"
 FORMAT = 1
 
+# The ELF64 header: offsets of the program and section headers; size and number of each.
+_ELF = struct.Struct("<32x2Q6x4H2x")
+# The header of a fat binary: magic number, version, size of the header, size of what follows.
+_FATBIN_MAGIC = b"\x50\xed\x55\xba"
+_FATBIN = struct.Struct("<8xQ")
 _TARGET = re.compile(r"(sm|compute)_(\d+)(\d)(a?)")
 
 
@@ -107,3 +113,25 @@ def read_image(image: Image) -> bytes:
     if found != image["sha256"]:
         raise KernelImageError(f"{path}: expected sha256 {image['sha256']}, got {found}; reinstall the package")
     return data
+
+
+def check_complete(data: bytes, name: str) -> None:
+    """Refuse a cubin or fat binary whose end is missing: the driver believes its header and reads on.
+
+    Raises
+    ------
+    KernelImageError
+        When the header speaks of more bytes than there are.
+    """
+    needed = len(data)
+    if data.startswith(b"\x7fELF"):
+        needed = _ELF.size
+        if len(data) >= needed:
+            segments, sections, segment_size, n_segments, section_size, n_sections = _ELF.unpack_from(data)
+            needed = max(needed, segments + segment_size * n_segments, sections + section_size * n_sections)
+    elif data.startswith(_FATBIN_MAGIC):
+        needed = _FATBIN.size
+        if len(data) >= needed:
+            needed += _FATBIN.unpack_from(data)[0]
+    if needed > len(data):
+        raise KernelImageError(f"image: expected {needed} bytes by its header, got {len(data)} ({name})")

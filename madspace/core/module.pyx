@@ -19,7 +19,7 @@ from madspace.core.device cimport Device, get_device
 from madspace.core.pool cimport own_pool
 from madspace.core.stream cimport Stream, own_stream
 
-from madspace.core._images import find_image, read_image, shipped_images
+from madspace.core._images import check_complete, find_image, read_image, shipped_images
 from madspace.core.device import as_device
 from madspace.errors import ClosedError, KernelImageError
 
@@ -52,6 +52,8 @@ cdef class Module:
     ------
     DriverError
         When the driver refuses the image; the message has its compiler's log.
+    KernelImageError
+        When the end of a cubin or fat binary is missing.
     OSError
         When the file cannot be read.
     DriverNotFoundError, ForkError
@@ -87,6 +89,7 @@ cdef class Module:
         cdef char* log
         if not image:
             raise ValueError(f"image: expected device code, got no bytes ({self.name})")
+        check_complete(image, self.name)
         drv.init()
         self.log_ = bytearray(LOG_NBYTES)
         log = PyByteArray_AS_STRING(self.log_)

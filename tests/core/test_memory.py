@@ -8,6 +8,7 @@ import pytest
 from raw_driver import capturing, current, current_context
 
 from madspace.core.memory import Buffer
+from madspace.core.pool import MemoryPool
 from madspace.core.stream import Stream
 from madspace.errors import (
     CaptureError,
@@ -166,6 +167,13 @@ def test_too_large_an_allocation_says_how_large(device, stream):
     assert isinstance(caught.value, MemoryError)
     assert caught.value.code == 2
     device.pool.allocate(8, stream=stream).fill(1)
+
+
+def test_an_allocation_that_fails_leaves_the_memory_to_others(device, stream):
+    with MemoryPool(device) as pool:
+        with pytest.raises(OutOfMemoryError):
+            pool.allocate(device.total_memory + (1 << 30), stream=stream)
+        assert pool.reserved_bytes == 0
 
 
 def test_idle_memory_is_given_back_before_an_allocation_fails(fake, device, stream):

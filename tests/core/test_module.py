@@ -5,12 +5,18 @@ import gc
 import pytest
 from ptx_kernels import fat_binary, image
 
+from madspace.core._images import check_complete, read_image, shipped_images
 from madspace.core.kernel import Kernel
 from madspace.core.module import Module, loaded_images
 from madspace.errors import ClosedError, DriverError, KernelImageError
 
 NAMES = ("ms_test_axpy", "ms_test_copy", "ms_test_fill", "ms_test_spin")
 BROKEN = image(".visible .entry broken()\n{\n    mov.u32 %nowhere, 1;\n    ret;\n}\n")
+
+
+def cubins():
+    """Return the shipped cubins."""
+    return [read_image(image) for image in shipped_images() if image["target"].startswith("sm_")]
 
 
 def test_bytes_paths_and_other_buffers_load(device, kernels_ptx, tmp_path):
@@ -49,6 +55,19 @@ def test_what_is_no_image_is_refused(device, image):
 def test_no_bytes_are_refused(device):
     with pytest.raises(ValueError, match="image: expected device code, got no bytes"):
         Module(b"")
+
+
+@pytest.mark.parametrize("cut", [20, 70, -1])
+@pytest.mark.parametrize("kind", ["cubin", "fatbin"])
+def test_an_image_whose_end_is_missing_is_refused(kernels_ptx, kind, cut):
+    whole = fat_binary(kernels_ptx) if kind == "fatbin" else cubins()[0]
+    with pytest.raises(KernelImageError, match=r"image: expected \d+ bytes by its header, got \d+"):
+        Module(whole[:cut])
+
+
+def test_whole_cubins_pass():
+    for whole in cubins():
+        check_complete(whole, "name")
 
 
 def test_a_file_that_is_not_there(device, tmp_path):

@@ -142,9 +142,15 @@ static Pool* default_pool(int device) {
     return pool;
 }
 
+constexpr uint64_t kGathered = 64 << 20;
+
 static int allocate_async(Call& call, uint64_t* out, size_t size, Pool* pool, Stream* stream) {
     if (!size) return call(kInvalidValue);
-    if (!fits(stream->context, pool, size)) return call(kOutOfMemory);
+    if (!fits(stream->context, pool, size)) {
+        // Driver 580 keeps what it gathered before it gave up.
+        pool->reserved += kGathered;
+        return call(kOutOfMemory);
+    }
     Memory* memory = allocate(kDeviceMemory, size, pool->device, pool);
     if (!memory) return call(kOutOfMemory);
     memory->life = Life::kAllocQueued;
