@@ -99,6 +99,7 @@ def gpu_case(mapping: madspace.Mapping, n_particles: int, n: int, twin: Any, rou
     floor = nbytes / COPY_BANDWIDTH * 1e6
     result["floor"] = floor
     result["share_of_floor"] = floor / result["device"]["median"]
+    result["host_ratio_to_c"] = result["host"]["median"] / result["c_launch"]["median"]
     result["wait_ratio_to_c"] = result["call_and_wait"]["median"] / result["c_launch_and_wait"]["median"]
     return result
 
@@ -209,8 +210,8 @@ def main() -> int:
                 result["cases"][f"cuda order={order} power={power} n={n}"] = case
                 print(
                     f"order {order} power {power} n {n}: device {case['device']['median']:.1f} us, host "
-                    f"{case['host']['median']:.1f} us, call + wait {case['call_and_wait']['median']:.1f} us "
-                    f"({case['wait_ratio_to_c']:.2f} x C), {100 * case['share_of_floor']:.0f} % of the floor",
+                    f"{case['host']['median']:.1f} us ({case['host_ratio_to_c']:.2f} x C), call + wait "
+                    f"{case['call_and_wait']['median']:.1f} us ({case['wait_ratio_to_c']:.2f} x C), {100 * case['share_of_floor']:.0f} % of the floor",
                     file=sys.stderr,
                 )
     write_json(options.json, result)

@@ -25,7 +25,7 @@ def provenance(device: str) -> dict[str, Any]:
     """Everything that a reader needs to judge or repeat a measurement."""
     info: dict[str, Any] = {
         "date": date.today().isoformat(),
-        "commit": _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD") or os.environ.get("MADSPACE_COMMIT"),
+        "commit": os.environ.get("MADSPACE_COMMIT") or _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"),
         "sources": _source_hash(),
         "python": platform.python_version(),
         "numpy": np.__version__,
