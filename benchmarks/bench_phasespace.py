@@ -211,7 +211,8 @@ def main() -> int:
                 print(
                     f"order {order} power {power} n {n}: device {case['device']['median']:.1f} us, host "
                     f"{case['host']['median']:.1f} us ({case['host_ratio_to_c']:.2f} x C), call + wait "
-                    f"{case['call_and_wait']['median']:.1f} us ({case['wait_ratio_to_c']:.2f} x C), {100 * case['share_of_floor']:.0f} % of the floor",
+                    f"{case['call_and_wait']['median']:.1f} us ({case['wait_ratio_to_c']:.2f} x C), "
+                    f"{100 * case['share_of_floor']:.0f} % of the floor",
                     file=sys.stderr,
                 )
     write_json(options.json, result)
