@@ -27,11 +27,18 @@ struct Plan {
 
 // Beyond this many chains (sequences times heads) their scans fill a device; up to it the records are made by all
 // multiprocessors first, and wait in the workspace.
-constexpr i64 kMaxRecordedChains = 32;
+#ifndef KC
+#define KC 32
+#endif
+constexpr i64 kMaxRecordedChains = KC;
 constexpr i64 kDecodeTokens = 4;     // up to here no chunks are worth making
-constexpr int kProducerWarps = 8;
+#ifndef KP
+#define KP 8
+#endif
+constexpr int kProducerWarps = KP;
 constexpr int kMaxRingSlots = 12;
 constexpr int kDecodeWarps = 4;
+constexpr int kBasesBytes = 4 * 8;  // of a producer: where its rows of q, k, v and g begin
 
 template <int D>
 inline u64 records_size(i64 total_tokens, i64 value_heads, i64 n_sequences) {
@@ -77,7 +84,7 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
     }
     const int consumers = kRowTiles / args.v_splits;
     const int barriers = 2 * kMaxRingSlots * 8;
-    const int fixed = barriers + consumers * Record<D>::kStaging;
+    const int fixed = barriers + consumers * Record<D>::kStaging + kProducerWarps * kBasesBytes;
     args.ring_slots = (shared_limit - fixed) / Record<D>::kBytes;
     if (args.ring_slots > kMaxRingSlots) args.ring_slots = kMaxRingSlots;
     const u32 shared = static_cast<u32>(fixed + args.ring_slots * Record<D>::kBytes);
@@ -89,9 +96,12 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
         return plan;
     }
     const i64 tiles = total / kChunk + args.n_sequences;
-    int warps = (shared_limit - 128) / Record<D>::kBytes;
+    int warps = shared_limit / (Record<D>::kBytes + kBasesBytes);
     if (warps > kProducerWarps) warps = kProducerWarps;
     const i64 records = tiles * args.value_heads;
+    // Few records are made fastest by a multiprocessor each.
+    const i64 share = (records + n_processors - 1) / n_processors;
+    if (warps > share) warps = static_cast<int>(share);
     const i64 prepare_blocks = (records + warps - 1) / warps;
     if (prepare_blocks > kMaxGrid) {
         plan.problem = "T_total";
@@ -99,7 +109,7 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
     }
     plan.n_launches = 2;
     plan.launch[0] = {kPrepare, static_cast<u32>(prepare_blocks), static_cast<u32>(32 * warps),
-                      static_cast<u32>(warps * Record<D>::kBytes)};
+                      static_cast<u32>(warps * (Record<D>::kBytes + kBasesBytes))};
     plan.launch[1] = {kScan, blocks, threads, shared};
     plan.workspace_bytes = static_cast<u64>(records) * Record<D>::kBytes;
     return plan;

@@ -17,17 +17,26 @@ constexpr int kRowsPerWarp = 16;  // rows of the state that one warp scans
 
 template <int D>
 struct Record {
-    // Before a record is made its places hold the rows of the inputs: q, k, v and g.
-    static constexpr int kRows = kChunk * D * 2;          // bytes of 16 rows in bfloat16
+    // Tiles of 16 rows in bfloat16 have 16 bytes between rows, so that no two of 8 rows meet in a bank; rows of sums 32.
+    static constexpr int kPitch = 2 * D + 16;
+    static constexpr int kSumPitch = 4 * D + 32;
+
     static constexpr int kQd = 0;
-    static constexpr int kKr = kQd + kRows;
-    static constexpr int kU0 = kKr + kRows;               // float
-    static constexpr int kW = kU0 + 2 * kRows;            // -W
-    static constexpr int kM = kW + kRows;
+    static constexpr int kKr = kQd + kChunk * kPitch;
+    static constexpr int kU0 = kKr + kChunk * kPitch;  // float: [16 rows][8 tokens][lane][4]
+    static constexpr int kW = kU0 + kChunk * 4 * D;    // -W: [16 columns][lane][8]
+    // Before a record is made the inputs are in it: q where Qd will be, k where Kr will be, v and g here; then the
+    // running sums of the gate, which take g's place row by row.
+    static constexpr int kV = kU0;
+    static constexpr int kSums = kV + kChunk * kPitch;
+    static constexpr int kG = kSums + kChunk * (kSumPitch - kPitch);
+    static constexpr int kM = kSums + kChunk * kSumPitch;    // [lane][8]
     static constexpr int kDecay = kM + kChunk * kChunk * 2;  // exp(G_last), float
-    static constexpr int kBadToken = kDecay + D * 4;      // int: the first one that is not finite, kChunk for none
-    static constexpr int kBytes = (kBadToken + 4 + 127) / 128 * 128;
+    static constexpr int kBytes = (kDecay + D * 4 + 127) / 128 * 128;
+
     static constexpr int kStaging = kChunk * kRowsPerWarp * 2;  // of one warp's output
+
+    static_assert(kM >= kW + kChunk * 2 * D, "W fits between U0 and M");
 };
 
 }  // namespace kda
