@@ -16,8 +16,6 @@ from madspace.kda._launch cimport KernelSet, kernels_on, launch, prepare, run_on
 from madspace.kda._overlap cimport refuse_overlaps
 from madspace.kda._sizes cimport required_workspace
 
-from madspace.kda._validate import check_contents
-
 
 cdef enum:
     DEVICE_CPU = 1
@@ -230,6 +228,8 @@ cdef Tensor make_out(Call* call, Intake intake):
 
 
 cdef int check_indices(Call* call, Intake intake) except -1:
+    from madspace.kda._validate import check_contents       # who validates has the time
+
     tokens = call.host.args.tokens
     snapshots = None
     if call.given[SNAPSHOT_TOKENS]:
