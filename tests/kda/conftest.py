@@ -17,11 +17,12 @@ class Place:
         """Return the array, or each of a dict's, there."""
         if isinstance(array, dict):
             return {name: self.put(x) if isinstance(x, np.ndarray) else x for name, x in array.items()}
-        return array if self.name == "cpu" else madspace.asarray(array, device=self.name)
+        on_device = self.name != "cpu" and isinstance(array, np.ndarray)
+        return madspace.asarray(array, device=self.name) if on_device else array
 
     def get(self, array):
         """Return a result as a NumPy array."""
-        return np.asarray(array if self.name == "cpu" else array.numpy())
+        return array.numpy() if isinstance(array, madspace.Tensor) else np.asarray(array)
 
 
 def _twin(channels):
