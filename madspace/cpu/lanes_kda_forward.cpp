@@ -77,8 +77,7 @@ void for_each_element(const Piece& piece, int d, int heads, i64 place, const Mov
 
 inline void store_state(const Piece& piece, int d, int heads, i64 place, void* to, bool narrow, const float* state) {
     if (narrow)
-        for_each_element(piece, d, heads, place,
-                         [=](i64 at, int i) { static_cast<u16*>(to)[at] = to_bf16(state[i]); });
+        for_each_element(piece, d, heads, place, [=](i64 at, int i) { static_cast<u16*>(to)[at] = to_bf16(state[i]); });
     else
         for_each_element(piece, d, heads, place, [=](i64 at, int i) { static_cast<float*>(to)[at] = state[i]; });
 }
@@ -137,7 +136,8 @@ void scan(const Args& args, int channels, const Piece& piece, float* state, Chun
                 const i64 token = first + t;
                 const u16* from = args.v + piece.batch * args.v_stride.batch + token * args.v_stride.token +
                                   piece.head * args.v_stride.head + channel;
-                u16* to = args.out + ((piece.batch * args.tokens + token) * args.value_heads + piece.head) * d + channel;
+                u16* to =
+                    args.out + ((piece.batch * args.tokens + token) * args.value_heads + piece.head) * d + channel;
                 float v[kRows] = {}, o[kRows];
                 for (int r = 0; r < n; ++r) v[r] = from_bf16(from[r]);
                 step<kD>(state + row * kMaxHostChannels, d, chunk, t, v, o);
