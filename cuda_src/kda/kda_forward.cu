@@ -126,8 +126,8 @@ MS_FN void prepare(const Args& args) {
     if (chunk < 0 || chunk >= chunks_of(sequence)) return;
     const int token = static_cast<int>(chunk) * kChunk;
     const int valid = min(sequence.length - token, kChunk);
-    const u32 slot = shared_address(memory) + warp * (R::kBytes + kBasesBytes);
-    const u32 bases = slot + R::kBytes;
+    const u32 slot = shared_address(memory) + warp * R::kBytes;
+    const u32 bases = shared_address(memory) + blockDim.x / 32 * R::kBytes + warp * kBasesBytes;
     find_inputs(bases, args, sequence, head);
     const Gate<D> gate(args, head);
     load_inputs<D>(slot, bases, args, token, valid, 0, D / kRowsPerWarp);
@@ -147,10 +147,10 @@ MS_END_NAMESPACE
 using madspace::kda::Args;
 
 #define MS_KDA_KERNELS(D)                                                                               \
-    extern "C" __global__ void __launch_bounds__(32 * (8 + KP), 1) kda_forward_##D(const __grid_constant__ Args args) { \
+    extern "C" __global__ void __launch_bounds__(512, 1) kda_forward_##D(const __grid_constant__ Args args) { \
         madspace::kda::run_chain<D, true>(args);                                                        \
     }                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(32 * (8 + KP), 1) kda_scan_##D(const __grid_constant__ Args args) {    \
+    extern "C" __global__ void __launch_bounds__(512, 1) kda_scan_##D(const __grid_constant__ Args args) {    \
         madspace::kda::run_chain<D, false>(args);                                                       \
     }                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 1) kda_prepare_##D(const __grid_constant__ Args args) { \

@@ -27,15 +27,9 @@ struct Plan {
 
 // Beyond this many chains (sequences times heads) their scans fill a device; up to it the records are made by all
 // multiprocessors first, and wait in the workspace.
-#ifndef KC
-#define KC 32
-#endif
-constexpr i64 kMaxRecordedChains = KC;
+constexpr i64 kMaxRecordedChains = 32;
 constexpr i64 kDecodeTokens = 4;     // up to here no chunks are worth making
-#ifndef KP
-#define KP 8
-#endif
-constexpr int kProducerWarps = KP;
+constexpr int kProducerWarps = 8;
 constexpr int kMaxRingSlots = 12;
 constexpr int kDecodeWarps = 4;
 constexpr int kBasesBytes = 4 * 8;  // of a producer: where its rows of q, k, v and g begin

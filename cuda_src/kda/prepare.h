@@ -72,18 +72,19 @@ MS_FN void load_rows(u32 tile, u32 base, i64 stride, int token, int valid, int f
     const int lane = threadIdx.x % 32, first_row = lane / kUnits, unit = lane % kUnits;
     if (unit < first_unit || unit >= first_unit + n_units) return;
     const u16* from = reinterpret_cast<const u16*>(load_address(base)) + (token + first_row) * stride + 8 * unit;
-    const u32 to = tile + first_row * Record<D>::kPitch + 16 * unit;
+    const u32 to = tile + Record<D>::piece(first_row, unit);
     if (valid == kChunk) {
 #pragma unroll
         for (int row = 0; row < kChunk; row += kRowsAtOnce) {
-            copy_async(to + row * Record<D>::kPitch, from);
+            copy_async((to ^ (row & 7) << 4) + row * Record<D>::kRow, from);
             from += kRowsAtOnce * stride;
         }
     } else {
 #pragma unroll 1
         for (int row = 0; row < kChunk; row += kRowsAtOnce) {
             const bool inside = row + first_row < valid;
-            copy_async(to + row * Record<D>::kPitch, inside ? from + row * stride : from, inside ? 16 : 0);
+            copy_async((to ^ (row & 7) << 4) + row * Record<D>::kRow, inside ? from + row * stride : from,
+                       inside ? 16 : 0);
         }
     }
 }
@@ -123,7 +124,7 @@ MS_FN bool sum_decays(u32 slot, const Gate<D>& gate, int valid) {
         u32 g[kGroup][D / 64];
 #pragma unroll
         for (int i = 0; i < kGroup; ++i) {
-            const u32 address = slot + R::kG + (first + i) * R::kPitch + 2 * channel;
+            const u32 address = slot + R::kG + R::piece(first + i, channel / 8) + 2 * (channel % 8);
             if constexpr (D == 128) {
                 const uint2 four = load_8(address);
                 g[i][0] = four.x;
@@ -141,7 +142,7 @@ MS_FN bool sum_decays(u32 slot, const Gate<D>& gate, int valid) {
                 const float next = gate.template add_log_decay<kIsActivated>(sum[i], x, i);
                 sum[i] = kIsFull || first + row < valid ? next : sum[i];
             }
-            const u32 address = sums + (first + row) * R::kSumPitch;
+            const u32 address = sums + (first + row) * R::kSumRow;
             if constexpr (kChannels == 4)
                 store_floats(address, sum[0], sum[1], sum[2], sum[3]);
             else
@@ -151,31 +152,29 @@ MS_FN bool sum_decays(u32 slot, const Gate<D>& gate, int valid) {
     float total = 0;
 #pragma unroll
     for (int i = 0; i < kChannels; i += 2) {
-        store_two_floats(slot + R::kDecay + 4 * (channel + i), exp2_of(sum[i]), exp2_of(sum[i + 1]));
+        store_two_floats(slot + R::kDecay + 4 * R::decay_place(channel + i), exp2_of(sum[i]), exp2_of(sum[i + 1]));
         total += sum[i] + sum[i + 1];
     }
     return total == total;
 }
 
-// First token whose k or v is not finite, or whose g or beta is not a number. From it on k and v become zero and the
-// sums stay, so that nothing of it gets into the rows before it. Rare, and so not fast.
+// First token whose k is not finite or whose g or beta is not a number. From it on k becomes zero and the sums stay, so
+// that nothing of it gets into the rows before it. Rare, and so not fast.
 template <int D>
-MS_FN int remove_bad_tokens(u32 slot, float beta, int valid, int first_tile, int n_tiles) {
+MS_FN int remove_bad_tokens(u32 slot, float beta, int valid) {
     using R = Record<D>;
     const int lane = threadIdx.x % 32, channel = lane_channel<D>();
-    const bool has_v = channel >= 16 * first_tile && channel < 16 * (first_tile + n_tiles);
     const u32 sums = slot + R::kSums + 4 * channel;
+    const auto keys = [&](int row) { return slot + R::kKr + R::piece(row, channel / 8) + 2 * (channel % 8); };
     int bad = valid;
 #pragma unroll 1
     for (int row = valid - 1; row >= 0; --row) {
         bool wrong = lane == row && beta != beta;
 #pragma unroll 1
         for (int i = 0; i < D / 64; ++i) {
-            const u32 place = row * R::kPitch + 2 * channel + 4 * i;
-            const u32 k = load_4(slot + R::kKr + place), v = has_v ? load_4(slot + R::kV + place) : 0;
-            const float2 sum = load_two_floats(sums + row * R::kSumPitch + 8 * i);
-            wrong |= !is_finite(low_of(k)) || !is_finite(high_of(k)) || !is_finite(low_of(v)) ||
-                     !is_finite(high_of(v)) || sum.x != sum.x || sum.y != sum.y;
+            const u32 k = load_4(keys(row) + 4 * i);
+            const float2 sum = load_two_floats(sums + row * R::kSumRow + 8 * i);
+            wrong |= !is_finite(low_of(k)) || !is_finite(high_of(k)) || sum.x != sum.x || sum.y != sum.y;
         }
         if (__any_sync(~0u, wrong)) bad = row;
     }
@@ -184,28 +183,53 @@ MS_FN int remove_bad_tokens(u32 slot, float beta, int valid, int first_tile, int
     for (int row = bad; row < kChunk && bad < valid; ++row)
 #pragma unroll 1
         for (int i = 0; i < D / 64; ++i) {
-            const u32 place = row * R::kPitch + 2 * channel + 4 * i;
-            store_4(slot + R::kKr + place, 0);
-            if (has_v) store_4(slot + R::kV + place, 0);
-            const float2 last = bad == 0 ? make_float2(0, 0)
-                                         : load_two_floats(sums + (bad - 1) * R::kSumPitch + 8 * i);
-            store_two_floats(sums + row * R::kSumPitch + 8 * i, last.x, last.y);
+            store_4(keys(row) + 4 * i, 0);
+            const float2 last =
+                bad == 0 ? make_float2(0, 0) : load_two_floats(sums + (bad - 1) * R::kSumRow + 8 * i);
+            store_two_floats(sums + row * R::kSumRow + 8 * i, last.x, last.y);
         }
     __syncwarp();
     return bad;
 }
 
-// What a lane names so that load_matrices gives 16 rows of a tile by its first 16 columns; 32 bytes on, by the next 16.
+// The same for v, of which `v` has the transposed tiles; what k and g do from that token on stays behind it anyway.
+template <int N>
+MS_FN int remove_bad_values(u32 (&v)[N][4], int n_tiles, int valid) {
+    const int first = 2 * (threadIdx.x % 4);
+    unsigned bad = valid;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const unsigned token = first + 8 * (i / 2);
+#pragma unroll
+        for (int tile = 0; tile < N; ++tile) {
+            if (tile >= n_tiles) break;
+            if (!is_finite(low_of(v[tile][i]))) bad = min(bad, token);
+            if (!is_finite(high_of(v[tile][i]))) bad = min(bad, token + 1);
+        }
+    }
+    bad = __reduce_min_sync(~0u, bad);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const unsigned token = first + 8 * (i / 2);
+        const u32 mask = (token < bad ? 0xffffu : 0) | (token + 1 < bad ? 0xffff0000u : 0);
+#pragma unroll
+        for (int tile = 0; tile < N; ++tile) v[tile][i] &= mask;
+    }
+    return static_cast<int>(bad);
+}
+
+// What a lane names so that load_matrices gives 16 rows of a tile by its first 16 columns; exchanged with s << 5, by
+// columns 16 s and on.
 template <int D>
 MS_FN u32 matrix_place(u32 tile) {
     const int lane = threadIdx.x % 32;
-    return tile + lane % 16 * Record<D>::kPitch + lane / 16 * 16;
+    return tile + Record<D>::piece(lane % 16, lane / 16);
 }
 
 // Where Kd's row begins, among the sums that are used up by then: of each 32 bytes of sums one half.
 template <int D>
 MS_FN u32 key_place(u32 slot, int row) {
-    return slot + Record<D>::kSums + row * Record<D>::kSumPitch + (row >> 2 & 1) * 16;
+    return slot + Record<D>::kSums + row * Record<D>::kSumRow + (row >> 2 & 1) * 16;
 }
 
 // Sums of squares of the rows r and r + 8: the diagonal of a product.
@@ -216,7 +240,7 @@ MS_FN void sum_squares(u32 tile, float& low, float& high) {
 #pragma unroll
     for (int s = 0; s < D / 16; ++s) {
         u32 x[4];
-        load_matrices(x, place + 32 * s);
+        load_matrices(x, place ^ s << 5);
         mma(upper, x, x[0], x[2]);
         mma(lower, x, x[1], x[3]);
     }
@@ -272,7 +296,7 @@ template <int D>
 MS_FN void poison(u32 slot, int bad) {
     const int lane = threadIdx.x % 32;
 #pragma unroll 1
-    for (int at = bad * Record<D>::kPitch + 4 * lane; at < kChunk * Record<D>::kPitch; at += 128)
+    for (int at = bad * Record<D>::kRow + 4 * lane; at < Record<D>::kTile; at += 128)
         store_4(slot + Record<D>::kQd + at, ~0u);
 #pragma unroll 1
     for (int i = lane; i < D; i += 32) store_4(slot + Record<D>::kDecay + 4 * i, ~0u);
@@ -282,7 +306,8 @@ MS_FN void poison(u32 slot, int bad) {
 // One step of 16 columns of what make_record() reads, so that the next one is on its way while one is worked on.
 struct StepInputs {
     u32 q[4], k[4];
-    float2 sum[2][2], decay[2];  // [columns c or c + 8][rows r or r + 8]
+    float2 sum[2][2];  // [columns c or c + 8][rows r or r + 8]
+    float4 decay;      // of columns c, c + 1, c + 8, c + 9
 };
 
 template <int D>
@@ -292,19 +317,19 @@ struct StepPlaces {
     MS_FN explicit StepPlaces(u32 slot) {
         const int lane = threadIdx.x % 32, r = lane / 4, c = 2 * (lane % 4);
         matrices = matrix_place<D>(slot);
-        sums = slot + Record<D>::kSums + r * Record<D>::kSumPitch + 4 * c;
-        decay = slot + Record<D>::kDecay + 4 * c;
+        sums = slot + Record<D>::kSums + r * Record<D>::kSumRow + 4 * c;
+        decay = slot + Record<D>::kDecay + 8 * c;
     }
 
     MS_FN void load(StepInputs& in, int s) const {
-        load_matrices(in.k, matrices + Record<D>::kKr + 32 * s);
-        load_matrices(in.q, matrices + Record<D>::kQd + 32 * s);
+        load_matrices(in.k, (matrices ^ s << 5) + Record<D>::kKr);
+        load_matrices(in.q, (matrices ^ s << 5) + Record<D>::kQd);
+        in.decay = load_floats(decay + 64 * s);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            in.decay[half] = load_two_floats(decay + 64 * s + 32 * half);
 #pragma unroll
             for (int row = 0; row < 2; ++row)
-                in.sum[half][row] = load_two_floats(sums + 8 * row * Record<D>::kSumPitch + 64 * s + 32 * half);
+                in.sum[half][row] = load_two_floats(sums + 8 * row * Record<D>::kSumRow + 64 * s + 32 * half);
         }
     }
 };
@@ -320,23 +345,15 @@ MS_FN void make_record(u32 slot, const Args& args, const Gate<D>& gate, float be
     float q_factor[2], k_factor[2];
     sum_squares<D>(slot + R::kKr, k_factor[0], k_factor[1]);
     sum_squares<D>(slot + R::kQd, q_factor[0], q_factor[1]);
-    u32 v_sum = 0;
-    for (int tile = 0; tile < n_tiles; ++tile) {
-        u32 v[4];
-        load_matrices(v, matrix_place<D>(slot + R::kV) + 32 * (first_tile + tile));
-#pragma unroll
-        for (int i = 0; i < 4; ++i) v_sum = add_pairs(v[i], v_sum);
-    }
     const bool has_sums = gate.activated   ? sum_decays<D, true, false>(slot, gate, valid)
                           : valid < kChunk ? sum_decays<D, false, false>(slot, gate, valid)
                                            : sum_decays<D, false, true>(slot, gate, valid);
     __syncwarp();
-    // Not a number anywhere? Sums tell; large numbers and infinities of both signs can look like it.
-    const bool suspect = !is_finite(k_factor[0]) || !is_finite(k_factor[1]) || !is_finite(low_of(v_sum)) ||
-                         !is_finite(high_of(v_sum)) || !has_sums || beta != beta;
+    // Not a number anywhere? Sums tell; very large keys can look like it.
+    const bool suspect = !is_finite(k_factor[0]) || !is_finite(k_factor[1]) || !has_sums || beta != beta;
     int bad = kChunk;
     if (__any_sync(~0u, suspect)) {
-        const int first = remove_bad_tokens<D>(slot, beta, valid, first_tile, n_tiles);
+        const int first = remove_bad_tokens<D>(slot, beta, valid);
         if (first < valid) {
             bad = valid = first;
             sum_squares<D>(slot + R::kKr, k_factor[0], k_factor[1]);
@@ -354,7 +371,7 @@ MS_FN void make_record(u32 slot, const Args& args, const Gate<D>& gate, float be
     // Qd and Kr in place of q and k, Kd in place of the sums; with Ki the products L and M.
     float l[2][4] = {}, m[2][4] = {};
     const u32 kd_places = key_place<D>(slot, r) + 2 * c;
-    const u32 places = slot + r * R::kPitch + 2 * c;  // of columns c, c + 1 of row r
+    const u32 places = slot + R::piece(r, 0) + 2 * c;  // of columns c, c + 1 of row r
     const StepPlaces<D> inputs(slot);
     StepInputs in, next;
     inputs.load(next, 0);
@@ -373,13 +390,14 @@ MS_FN void make_record(u32 slot, const Args& args, const Gate<D>& gate, float be
                 const float down_x = exp2_of(sum.x), down_y = exp2_of(sum.y);
                 const float key_x = low_of(in.k[i]) * k_factor[row], key_y = high_of(in.k[i]) * k_factor[row];
                 const float up_x = key_x * exp2_of(-sum.x), up_y = key_y * exp2_of(-sum.y);
-                const u32 place = places + 8 * row * R::kPitch + 32 * s + 16 * half;
+                const u32 place = (places ^ (s << 5 | half << 4)) + 8 * row * R::kRow;
                 in.q[i] = pack(low_of(in.q[i]) * (q_factor[row] * down_x), high_of(in.q[i]) * (q_factor[row] * down_y));
                 kd[i] = pack(key_x * down_x, key_y * down_y);
                 ki[i] = pack(up_x, up_y);
                 store_4(place + R::kQd, in.q[i]);
-                store_4(kd_places + 8 * row * R::kSumPitch + 64 * s + 32 * half, kd[i]);
-                store_4(place + R::kKr, pack(up_x * in.decay[half].x, up_y * in.decay[half].y));
+                store_4(kd_places + 8 * row * R::kSumRow + 64 * s + 32 * half, kd[i]);
+                store_4(place + R::kKr, half == 0 ? pack(up_x * in.decay.x, up_y * in.decay.y)
+                                                  : pack(up_x * in.decay.z, up_y * in.decay.w));
             }
         }
         mma(l[0], kd, ki[0], ki[2]);
@@ -409,8 +427,15 @@ MS_FN void make_record(u32 slot, const Args& args, const Gate<D>& gate, float be
         m[tile][2] = column <= r + 8 ? m[tile][2] : 0;
         m[tile][3] = column + 1 <= r + 8 ? m[tile][3] : 0;
     }
-    store_16(slot + R::kM + lane * 16, pack(m[0][0], m[0][1]), pack(m[1][0], m[1][1]), pack(m[0][2], m[0][3]),
-             pack(m[1][2], m[1][3]));
+    u32 m_high[4], m_low[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float x = m[i % 2][i / 2 * 2], y = m[i % 2][i / 2 * 2 + 1];
+        m_high[i] = pack(x, y);
+        m_low[i] = pack(x - low_of(m_high[i]), y - high_of(m_high[i]));
+    }
+    store_16(slot + R::kM + lane * 16, m_high[0], m_high[1], m_high[2], m_high[3]);
+    store_16(slot + R::kMLow + lane * 16, m_low[0], m_low[1], m_low[2], m_low[3]);
     __syncwarp();
     u32 high[4], low[4];
     invert(slot + R::kW, __shfl_sync(~0u, beta, lane % 16), high, low);
@@ -441,10 +466,19 @@ MS_FN void make_record(u32 slot, const Args& args, const Gate<D>& gate, float be
 
     // U0, transposed: 16 rows of the state at a time. It takes the place of v.
     u32 v[kSteps][4];
-    const u32 v_places = slot + R::kV + (lane % 8 + lane / 16 * 8) * R::kPitch + lane / 8 % 2 * 16;
+    const u32 v_places = slot + R::kV + R::piece(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    u32 v_sum = 0;
 #pragma unroll
     for (int tile = 0; tile < kSteps; ++tile)
-        if (tile < n_tiles) load_matrices_transposed(v[tile], v_places + 32 * (first_tile + tile));
+        if (tile < n_tiles) {
+            load_matrices_transposed(v[tile], v_places ^ (first_tile + tile) << 5);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) v_sum = add_pairs(v[tile][i], v_sum);
+        }
+    if (__any_sync(~0u, !is_finite(low_of(v_sum)) || !is_finite(high_of(v_sum)))) {
+        bad = remove_bad_values(v, n_tiles, valid);
+        if (bad < valid) poison<D>(slot, bad);
+    }
     __syncwarp();
 #pragma unroll
     for (int tile = 0; tile < kSteps; ++tile)

@@ -17,26 +17,38 @@ constexpr int kRowsPerWarp = 16;  // rows of the state that one warp scans
 
 template <int D>
 struct Record {
-    // Tiles of 16 rows in bfloat16 have 16 bytes between rows, so that no two of 8 rows meet in a bank; rows of sums 32.
-    static constexpr int kPitch = 2 * D + 16;
-    static constexpr int kSumPitch = 4 * D + 32;
+    // Tiles are 16 rows of D bfloat16; the 16-byte pieces of a row are exchanged so that no two of 8 rows meet in a
+    // bank. Rows of sums have 32 bytes between them to the same end.
+    static constexpr int kRow = 2 * D;
+    static constexpr int kTile = kChunk * kRow;
+    static constexpr int kSumRow = 4 * D + 32;
 
     static constexpr int kQd = 0;
-    static constexpr int kKr = kQd + kChunk * kPitch;
-    static constexpr int kU0 = kKr + kChunk * kPitch;  // float: [16 rows][8 tokens][lane][4]
-    static constexpr int kW = kU0 + kChunk * 4 * D;    // -W: [16 columns][lane][8]
+    static constexpr int kKr = kQd + kTile;
+    static constexpr int kU0 = kKr + kTile;          // float: [16 rows][8 tokens][lane][4]
+    static constexpr int kW = kU0 + 2 * kTile;       // -W: [16 columns][lane][8]
+    static constexpr int kMLow = kW + kTile;         // what rounding takes from M
     // Before a record is made the inputs are in it: q where Qd will be, k where Kr will be, v and g here; then the
     // running sums of the gate, which take g's place row by row.
     static constexpr int kV = kU0;
-    static constexpr int kSums = kV + kChunk * kPitch;
-    static constexpr int kG = kSums + kChunk * (kSumPitch - kPitch);
-    static constexpr int kM = kSums + kChunk * kSumPitch;    // [lane][8]
-    static constexpr int kDecay = kM + kChunk * kChunk * 2;  // exp(G_last), float
-    static constexpr int kBytes = (kDecay + D * 4 + 127) / 128 * 128;
+    static constexpr int kSums = kV + kTile;
+    static constexpr int kG = kSums + kChunk * kSumRow - kTile;
+    static constexpr int kM = kSums + kChunk * kSumRow;      // [lane][8]
+    static constexpr int kDecay = kM + kChunk * kChunk * 2;  // exp(G_last), float: [16 columns][lane % 4][4]
+    static constexpr int kBytes = (kDecay + D * 4 + 255) / 256 * 256;
 
     static constexpr int kStaging = kChunk * kRowsPerWarp * 2;  // of one warp's output
 
-    static_assert(kM >= kW + kChunk * 2 * D, "W fits between U0 and M");
+    static_assert(kG % kRow == 0 && kM >= kMLow + kChunk * kChunk * 2, "places fit");
+
+    // Where the 16-byte piece `unit` of a row is in a tile. For another unit exchange the address with
+    // (unit ^ other) << 4: tiles start at multiples of kRow.
+    MS_FN static int piece(int row, int unit) { return row * kRow + ((unit ^ (row & 7)) << 4); }
+
+    // Where a column's factor is among kDecay, in floats: a lane reads the four of two tiles of 8 columns at once.
+    MS_FN static int decay_place(int column) {
+        return column / 16 * 16 + column % 8 / 2 * 4 + column % 16 / 8 * 2 + column % 2;
+    }
 };
 
 }  // namespace kda

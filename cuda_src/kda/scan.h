@@ -124,7 +124,7 @@ struct StateRows {
             const u32 qd_now[4] = {qd[0], qd[1], qd[2], qd[3]};
             if (k + 1 < kSteps) {
                 w = load_16(w_piece + 512 * (k + 1));
-                load_matrices(qd, matrices + R::kQd + 32 * (k + 1));
+                load_matrices(qd, (matrices ^ (k + 1) << 5) + R::kQd);
             }
             const u32 a[4] = {pack(s[2 * k][0], s[2 * k][1]), pack(s[2 * k][2], s[2 * k][3]),
                               pack(s[2 * k + 1][0], s[2 * k + 1][1]), pack(s[2 * k + 1][2], s[2 * k + 1][3])};
@@ -138,26 +138,29 @@ struct StateRows {
                 mma(o[1], a, qd_now[1], qd_now[3]);
             }
         }
-        const uint4 m = load_16(slot + R::kM + lane * 16);
-        const u32 decay_place = slot + R::kDecay + 8 * (lane % 4);
+        const uint4 m = load_16(slot + R::kM + lane * 16), m_low = load_16(slot + R::kMLow + lane * 16);
+        const u32 decay_place = slot + R::kDecay + 16 * (lane % 4);
         u32 kr[4];
         load_matrices_transposed(kr, matrices + R::kKr);
         const u32 ua[4] = {pack(u[0][0], u[0][1]), pack(u[0][2], u[0][3]), pack(u[1][0], u[1][1]),
                            pack(u[1][2], u[1][3])};
         mma(o[0], ua, m.x, m.y);
         mma(o[1], ua, m.z, m.w);
+        mma(o[0], ua, m_low.x, m_low.y);
+        mma(o[1], ua, m_low.z, m_low.w);
 #pragma unroll
         for (int k = 0; k < kSteps; ++k) {
             const u32 kr_now[4] = {kr[0], kr[1], kr[2], kr[3]};
-            if (k + 1 < kSteps) load_matrices_transposed(kr, matrices + R::kKr + 32 * (k + 1));
+            const float4 decay = load_floats(decay_place + 64 * k);
+            if (k + 1 < kSteps) load_matrices_transposed(kr, (matrices ^ (k + 1) << 5) + R::kKr);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 float(&tile)[4] = s[2 * k + half];
-                const float2 decay = load_two_floats(decay_place + (16 * k + 8 * half) * 4);
-                tile[0] *= decay.x;
-                tile[1] *= decay.y;
-                tile[2] *= decay.x;
-                tile[3] *= decay.y;
+                const float even = half == 0 ? decay.x : decay.z, odd = half == 0 ? decay.y : decay.w;
+                tile[0] *= even;
+                tile[1] *= odd;
+                tile[2] *= even;
+                tile[3] *= odd;
                 mma(tile, ua, kr_now[2 * half], kr_now[2 * half + 1]);
             }
         }
@@ -166,15 +169,17 @@ struct StateRows {
 
 // 16 tokens by 16 columns of the output, by way of the warp's own piece of shared memory.
 MS_FN void store_output(u32 staging, const float (&o)[2][4], u16* out, int stride, int valid) {
+    // Halves of a token's 32 bytes change sides after every 4 tokens: no two of 8 tokens meet in a bank.
     const int lane = threadIdx.x % 32;
+    const int side = lane / 16 * 16;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const u32 place = staging + (8 * half + lane / 4) * 32 + (lane % 4) * 4;
-        store_4(place, transposed(pack(o[half][0], o[half][1])));
-        store_4(place + 16, transposed(pack(o[half][2], o[half][3])));
+        const u32 place = staging + (8 * half + lane / 4) * 32 + lane % 4 * 4;
+        store_4(place + side, transposed(pack(o[half][0], o[half][1])));
+        store_4(place + (16 - side), transposed(pack(o[half][2], o[half][3])));
     }
     __syncwarp();
-    const uint4 piece = load_16(staging + lane * 16);
+    const uint4 piece = load_16(staging + lane / 2 * 32 + ((lane ^ lane / 8) & 1) * 16);
     if (lane / 2 < valid) *reinterpret_cast<uint4*>(out + static_cast<i64>(lane / 2) * stride + lane % 2 * 8) = piece;
     __syncwarp();
 }
