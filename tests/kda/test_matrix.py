@@ -157,13 +157,13 @@ def test_long(place, shape):
     inputs = packed(lengths, 1, seed=1) if shape.lengths else upstream(shape.tokens, 1, seed=1)
     result = place.run(inputs, initial_state=states)
     assert is_finite(result.out)
+
+    def window(begin, end, **state):
+        parts = {name: x[:, begin:end] for name, x in inputs.items() if name in {*"qkvg", "beta"}}
+        return kda(**{**inputs, "cu_seqlens": None, **parts, **state})
+
     first = 0
     for n, length in enumerate(lengths):
-
-        def window(begin, end, **state):
-            parts = {name: x[:, begin:end] for name, x in inputs.items() if name in {*"qkvg", "beta"}}
-            return kda(**{**inputs, "cu_seqlens": None, **parts, **state})
-
         begin = window(first, first + WINDOW, initial_state=states[n : n + 1])
         check_out(result.out[:, first : first + WINDOW], begin.out)
         first += length

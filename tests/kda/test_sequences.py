@@ -1,4 +1,4 @@
-"""Packed sequences and short ones: empty anywhere, tails, decode, rows that belong to nobody, nonsense in cu_seqlens."""
+"""Packed sequences and short ones: empty anywhere, tails, decode, rows of nobody, nonsense in cu_seqlens."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The caller's workspace: any content, larger than needed, part of something, used again; and the same bits each time."""
+"""The caller's workspace: any content, larger than needed, part of a buffer, used again; the same bits each time."""
 
 import numpy as np
 import pytest
