@@ -47,9 +47,13 @@ def log_decay(g, A_log=None, dt_bias=None, lower_bound=None, gate_activated=Fals
     """Return the natural logarithms of the decays, [..., HV, D]."""
     if gate_activated:
         return np.clip(g, FASTEST, SLOWEST)
-    x = np.exp(np.float64(A_log))[:, None] * (g + np.float64(dt_bias))
+    return lower_bound * sigmoid(np.exp(np.float64(A_log))[:, None] * (g + np.float64(dt_bias)))
+
+
+def sigmoid(x):
+    """Return 1 / (1 + exp(-x)), 0 where exp(-x) is too large."""
     with np.errstate(over="ignore"):
-        return lower_bound / (1 + np.exp(-x))
+        return 1 / (1 + np.exp(-x))
 
 
 def start_states(initial_state, state_slots, n_sequences, heads, channels):
@@ -105,7 +109,7 @@ def kda(
     q, k, v, g, beta = rows(q, key_heads), rows(k, key_heads), rows(v, heads), rows(g, heads), rows(beta, heads)
     if use_qk_l2norm:
         q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + EPSILON) for x in (q, k))
-    beta = 1 / (1 + np.exp(-beta))
+    beta = sigmoid(beta)
     gate = (None, None) if gate_activated else (A_log[heads], dt_bias[heads])
     decay = np.exp(log_decay(g, *gate, lower_bound, gate_activated))
 

@@ -25,7 +25,7 @@ def spoiled(shape, dtype, poison="nan"):
     dtype = np.dtype(dtype)
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if poison == "nan":
-        word = np.array(np.nan, dtype if dtype in (BF16, FP32) else FP32).view(np.uint8)
+        word = np.array([np.nan], dtype if dtype in (BF16, FP32) else FP32).view(np.uint8)
         data = np.resize(word, nbytes)
     elif poison == "noise":
         data = np.random.default_rng(9).integers(0, 256, nbytes, np.uint8)

@@ -130,7 +130,7 @@ def late_tokens(shape):
     return late
 
 
-@pytest.mark.parametrize(("place", "case"), cases(), indirect=["place"])
+@pytest.mark.parametrize(("place", "case"), list(cases()), indirect=["place"])
 def test_case(place, case):
     shape, heads = case.shape, case.heads
     inputs = (inputs_of if place.name == "cpu" else inputs_on_device)(shape, heads)
