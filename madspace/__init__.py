@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from madspace import kda
 from madspace.core._library import is_available
 from madspace.core.allocator import set_allocator
 from madspace.core.binding import BoundKernel
@@ -90,6 +91,7 @@ __all__ = [
     "get_include",
     "get_num_threads",
     "is_available",
+    "kda",
     "memory_stats",
     "preload",
     "set_allocator",

@@ -66,8 +66,9 @@ cdef class Intake:
         else:
             tensor = import_array(array, self.stream, name)
         if tensor.device_type_ != self.device_type or tensor.device_id_ != self.device_id:
+            kind = "an array" if self.device_type == DEVICE_CPU else "a CUDA tensor"
             raise DeviceMismatchError(
-                f"{name}: expected an array on {device_name(self.device_type, self.device_id)} as the first one, "
+                f"{name}: expected {kind} on {device_name(self.device_type, self.device_id)} as the first one, "
                 f"got one on {device_name(tensor.device_type_, tensor.device_id_)}"
             )
         operand.data = <char*>tensor.data_

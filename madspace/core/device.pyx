@@ -92,6 +92,11 @@ cdef class Device:
         return self.attribute(cydriver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
 
     @property
+    def max_shared_per_block(self):
+        """Bytes of shared memory that a block can have, with ``Kernel.set_max_dynamic_shared``; an int."""
+        return self.attribute(cydriver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+
+    @property
     def total_memory(self):
         """Memory of the device, in bytes."""
         cdef size_t nbytes

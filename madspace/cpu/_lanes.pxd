@@ -13,3 +13,9 @@ cdef HostFunction host_function(str name)
 
 # Runs the kernel over events [0, n) on the thread pool; the GIL must not be held.
 cdef void run_events(HostRun run, const void* args, int64_t n) noexcept nogil
+
+# The same over pieces of work of another size: `grain` of them are handed out at a time.
+cdef void run_pieces(HostRun run, const void* args, int64_t n, int64_t grain) noexcept nogil
+
+# How many threads work on one call.
+cdef int n_threads() noexcept nogil

@@ -63,6 +63,14 @@ cdef void run_events(HostRun run, const void* args, int64_t n) noexcept nogil:
     SharedPool.run(run, args, n, GRAIN)
 
 
+cdef void run_pieces(HostRun run, const void* args, int64_t n, int64_t grain) noexcept nogil:
+    SharedPool.run(run, args, n, grain)
+
+
+cdef int n_threads() noexcept nogil:
+    return SharedPool.threads()
+
+
 def host_kernel_address(str name):
     """Return the address of a host kernel, ``void (*)(const void* args, long long begin, long long end)``.
 

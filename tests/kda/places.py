@@ -11,6 +11,7 @@ from kda.inputs import BF16, FP32
 
 import madspace
 
+ALIGNMENT = 128  # of a workspace
 # What outputs and the workspace hold before a call: nothing of it may be seen afterwards.
 POISONS = ("nan", "ones", "zeros", "noise")
 
@@ -54,14 +55,18 @@ class Place:
         self.name = name
 
     def put(self, array):
-        """Return an array there; anything else as it is."""
+        """Return an array there, or each of a dict's; anything else as it is."""
+        if isinstance(array, dict):
+            return {name: self.put(x) for name, x in array.items()}
         if not isinstance(array, np.ndarray) or self.name == "cpu":
             return array
         return madspace.asarray(array, device=self.name)
 
     def get(self, array):
         """Return an array from there as a NumPy array."""
-        return array if array is None or self.name == "cpu" else array.numpy()
+        if array is None:
+            return None
+        return np.asarray(array if self.name == "cpu" else array.numpy())
 
     def spoiled(self, shape, dtype, poison="nan"):
         """Return an array of poison there."""
@@ -75,7 +80,10 @@ class Place:
         batches, tokens, heads = inputs["v"].shape[:3]
         n = n_sequences(inputs)
         nbytes = madspace.kda.get_workspace_size(batches * tokens, heads, n)
-        return self.spoiled((nbytes + extra,), np.uint8, poison)
+        if self.name != "cpu":
+            return self.spoiled((nbytes + extra,), np.uint8, poison)
+        memory = spoiled((nbytes + extra + ALIGNMENT,), np.uint8, poison)  # NumPy aligns to 16 bytes or so
+        return memory[-memory.ctypes.data % ALIGNMENT :][: nbytes + extra]
 
     def run(self, inputs, *, final=FP32, n_states=None, poison="nan", snapshots=None, workspace=True, **options):
         """Call ``fwd`` with all outputs given and spoiled.
@@ -99,7 +107,7 @@ class Place:
         -------
         Outcome
         """
-        arguments = {name: self.put(x) for name, x in (inputs | options).items()}
+        arguments = self.put(inputs | options)
         heads, channels = inputs["v"].shape[2:]
         matrix = (heads, channels, channels)
         if arguments.get("out") is None:

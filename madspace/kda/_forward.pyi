@@ -1,0 +1,27 @@
+from typing import Any, SupportsFloat
+
+def fwd(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    scale: SupportsFloat,
+    out: Any = None,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    lower_bound: SupportsFloat | None = None,
+    initial_state: Any = None,
+    final_state: Any = None,
+    cu_seqlens: Any = None,
+    workspace: Any = None,
+    *,
+    state_slots: Any = None,
+    intermediate_state: Any = None,
+    intermediate_tokens: Any = None,
+    intermediate_offsets: Any = None,
+    use_qk_l2norm: bool = True,
+    gate_activated: bool = False,
+    validate: bool = False,
+    stream: Any = None,
+) -> Any: ...

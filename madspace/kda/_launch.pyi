@@ -1,0 +1,3 @@
+ARGS_NBYTES: int
+
+def run_host_kernel(args: int, channels: int) -> None: ...

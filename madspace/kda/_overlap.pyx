@@ -1,0 +1,113 @@
+"""Arrays that share memory."""
+
+from libc.stdint cimport int64_t
+
+from madspace.core._layout cimport element_count, element_span
+from madspace.core._operand cimport Operand
+from madspace.kda._check cimport CU_SEQLENS, FINAL_STATE, INITIAL_STATE, N_ARRAYS, N_INPUTS, NAMES, Call
+
+
+# What an array reaches over: [low, high), empty for one without elements.
+cdef struct Range:
+    char* low
+    char* high
+
+
+cdef int refuse_overlaps(Call* call, char* scratch, size_t nbytes) except -1:
+    cdef Range ranges[N_ARRAYS]
+    cdef Range workspace
+    cdef int i, k
+    for i in range(N_ARRAYS):
+        ranges[i].low = ranges[i].high = NULL
+        if call.given[i]:
+            ranges[i] = range_of(&call.arrays[i])
+    workspace.low = workspace.high = scratch
+    if scratch != NULL:
+        workspace.high += nbytes
+    for i in range(N_ARRAYS):
+        if meet(&ranges[i], &workspace) and touches(&call.arrays[i], &workspace):
+            raise ValueError(f"workspace: expected memory of its own, got memory shared with {NAMES[i]}")
+        # Whatever is written is compact, so its range is its memory; what is read may have gaps.
+        if i < N_INPUTS:
+            continue
+        for k in range(i):
+            if not meet(&ranges[k], &ranges[i]) or not touches(&call.arrays[k], &ranges[i]):
+                continue
+            if i == FINAL_STATE and k == INITIAL_STATE and ranges[k].low == ranges[i].low:
+                continue        # of one shape and dtype: updated in place
+            raise ValueError(f"{NAMES[i]}: expected memory of its own, got memory shared with {NAMES[k]}")
+    return 0
+
+
+cdef Range range_of(Operand* x) noexcept:
+    cdef Range result
+    cdef int64_t low = 0
+    cdef int64_t count
+    if element_count(x.ndim, x.shape) == 0:
+        result.low = result.high = NULL
+        return result
+    count = element_span(x.ndim, x.shape, x.strides, &low)
+    result.low = x.data + low * (x.bits // 8)
+    result.high = result.low + count * (x.bits // 8)
+    return result
+
+
+cdef inline bint meet(Range* a, Range* b) noexcept:
+    return a.low < b.high and b.low < a.high
+
+
+cdef bint touches(Operand* x, Range* other) noexcept:
+    """Tell whether an element of x lies in the other range, which has no gaps."""
+    cdef int order[8]
+    cdef int i, k, n = 0
+    # The widest stride first: what is left inside of one of its steps is then the smaller thing.
+    for i in range(x.ndim):
+        if x.shape[i] == 0:
+            return False
+        if x.shape[i] > 1 and x.strides[i] != 0:
+            k = n
+            while k > 0 and absolute(x.strides[order[k - 1]]) < absolute(x.strides[i]):
+                order[k] = order[k - 1]
+                k -= 1
+            order[k] = i
+            n += 1
+    return any_inside(x, order, n, x.data, other)
+
+
+cdef bint any_inside(Operand* x, int* order, int n, char* first, Range* other) noexcept:
+    cdef int64_t itemsize = x.bits // 8
+    cdef int64_t low = 0
+    cdef int64_t high = itemsize
+    cdef int64_t reach, stride, count, begin, end
+    cdef char* start = first
+    cdef int i
+    if n == 0:
+        return first < other.high and first + itemsize > other.low
+    for i in range(1, n):
+        reach = (x.shape[order[i]] - 1) * x.strides[order[i]] * itemsize
+        low += reach if reach < 0 else 0
+        high += reach if reach > 0 else 0
+    stride = x.strides[order[0]] * itemsize
+    count = x.shape[order[0]]
+    if stride < 0:
+        start += (count - 1) * stride
+        stride = -stride
+    # Steps whose reach [low, high) meets the other range.
+    begin = floor_divided(other.low - start - high, stride) + 1
+    end = floor_divided(other.high - start - low - 1, stride) + 1
+    begin = begin if begin > 0 else 0
+    end = end if end < count else count
+    if end - begin > 2 and high - low <= stride:
+        return True             # steps do not meet each other: one between two others is inside as a whole
+    for i in range(<int>min(end - begin, 64)):
+        if any_inside(x, order + 1, n - 1, start + (begin + i) * stride, other):
+            return True
+    return end - begin > 64     # rather refused than looked at for ever
+
+
+cdef inline int64_t absolute(int64_t value) noexcept:
+    return value if value >= 0 else -value
+
+
+cdef inline int64_t floor_divided(int64_t a, int64_t b) noexcept:
+    return a // b               # as in Python

@@ -1,0 +1,6 @@
+from libc.stdint cimport int64_t, uint64_t
+
+
+# Bytes of workspace that a call must be given, if it is given one; ShapeError where 64 bits do not hold its sizes. The
+# same for all D, so that one workspace serves them all.
+cdef uint64_t required_workspace(int64_t total, int64_t heads, int64_t n_sequences) except 0
