@@ -125,20 +125,21 @@ class Reference:
 class Call:
     """One call with all its memory: on the device, or on the host (device "cpu")."""
 
-    def __init__(self, inputs: dict[str, Any], device: str, own_workspace: bool = True) -> None:
-        def put(x: Any) -> Any:
+    def __init__(self, inputs: dict[str, Any], device: str, own_workspace: bool = True, put: Any = None) -> None:
+        def default(x: Any) -> Any:
             if not isinstance(x, np.ndarray) or device == "cpu":
                 return x
             return madspace.asarray(x, device=device)
 
+        put = put or default
         state = inputs["initial_state"]
         self.arguments = {name: put(x) for name, x in inputs.items()}
         self.out = self.arguments["out"] = put(np.zeros(inputs["v"].shape, inputs["v"].dtype))
         self.final = self.arguments["final_state"] = put(np.zeros_like(state))
         if own_workspace:
-            batches, tokens, heads, _ = inputs["v"].shape
-            nbytes = madspace.kda.get_workspace_size(batches * tokens, heads, state.shape[0])
-            self.arguments["workspace"] = put(np.zeros(nbytes, np.uint8))
+            self.arguments["workspace"] = madspace.kda.allocate_workspace(
+                self.arguments["v"], self.arguments.get("cu_seqlens")
+            )
 
     def __call__(self, **options: Any) -> Any:
         """Enqueue the call."""
@@ -146,7 +147,10 @@ class Call:
 
     def results(self) -> tuple[np.ndarray, np.ndarray]:
         """Return output and final state as NumPy arrays."""
-        out, final = (x if isinstance(x, np.ndarray) else x.numpy() for x in (self.out, self.final))
+        out, final = (
+            x if isinstance(x, np.ndarray) else x.numpy() if isinstance(x, madspace.Tensor) else x.float().numpy()
+            for x in (self.out, self.final)
+        )
         return out, final
 
     def copy(self) -> "Call":

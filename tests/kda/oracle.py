@@ -129,8 +129,8 @@ def kda(
         S += error[..., :, None] * k[now][..., None, :]
         out[now] = scale * _times(S, q[now])
         for sequence, m in wanted.get(t + 1, ()):
-            (place,) = np.flatnonzero(longest_first[:n] == sequence)
-            snapshots[m] = S[place]
+            for place in np.flatnonzero(longest_first[:n] == sequence):  # none where the sequence has ended
+                snapshots[m] = S[place]
     states[longest_first] = running
     return Result(out.reshape(batches, tokens, len(heads), channels), states, snapshots)
 

@@ -110,7 +110,8 @@ def test_rows_of_one_projection(place, heads):
     """All inputs are parts of one row per token, whose pitch is no power of two."""
     inputs = packed([33, 20], heads, seed=30)
     width = 128 * heads
-    row = np.full((1, 53, 4 * width + heads + 8), np.nan, np.float32).astype(BF16)
+    pitch = 4 * width + heads + -heads % 8 + 8  # rows of q, k, v and g are aligned to 16 bytes
+    row = np.full((1, 53, pitch), np.nan, np.float32).astype(BF16)
     for i, name in enumerate("qkvg"):
         row[..., i * width : (i + 1) * width] = inputs[name].reshape(1, 53, width)
     row[..., 4 * width : 4 * width + heads] = inputs["beta"]
@@ -122,7 +123,7 @@ def test_rows_of_one_projection(place, heads):
 
 def _heads(row, heads):
     """Return [1, T, H * 128] as [1, T, H, 128] without a copy."""
-    view = row.reshape(*row.shape[:2], heads, 128)
+    view = row.reshape((*row.shape[:2], heads, 128))
     if isinstance(view, np.ndarray):
         assert np.shares_memory(view, row)
     return view
