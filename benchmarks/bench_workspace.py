@@ -40,10 +40,8 @@ def measure(case: Case, kind: str, device: str, twin: Any, options: argparse.Nam
         samples["c host"] = twin.launch(1, wait=False)
     _store(result, interleaved(samples, options.host_iterations))
     batch = options.calls_per_repeat
-    _store(
-        result,
-        interleaved({f"{way} e2e": call.batch_and_wait(batch) for way, call in ways.items()}, options.e2e_repeats),
-    )
+    batches = {f"{way} e2e": call.batch_and_wait(batch) for way, call in ways.items()}
+    _store(result, interleaved(batches, options.e2e_repeats))
     if device != "cpu":
         n = options.cuda_iterations
         _store(result, interleaved({f"{way} stream": call.batch_by_events(n) for way, call in ways.items()}, 5))

@@ -1,4 +1,4 @@
-"""One KDA call, with a workspace of its own or without, on madspace's arrays or torch's: how it is timed and counted."""
+"""One KDA call, with its own workspace or without, on madspace's arrays or torch's: how it is timed and counted."""
 
 import importlib.util
 import time

@@ -1,24 +1,7 @@
 """Where a KDA test runs: on the CPU, and on the device with the same body."""
 
 import pytest
-from kda.places import Place
-
-from madspace.kda._launch import ARGS_NBYTES, run_host_kernel
-
-
-def _twin(channels):
-    def launch(params, grid, block):
-        run_host_kernel(params[0], channels)
-
-    return launch
-
-
-def _register_host_kernel(fake):
-    """Let the fake driver run the host kernel where the last kernel of a call is launched."""
-    for channels in (64, 128):
-        for name in ("kda_forward", "kda_scan", "kda_decode"):
-            fake.register(f"{name}_{channels}", _twin(channels), [ARGS_NBYTES])
-        fake.register(f"kda_prepare_{channels}", lambda params, grid, block: None, [ARGS_NBYTES])
+from kda.places import Place, register_host_kernels
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +10,7 @@ def kda_kernels(real_gpu):
     if not real_gpu:
         import fake_driver
 
-        _register_host_kernel(fake_driver.load())
+        register_host_kernels(fake_driver.load())
 
 
 @pytest.fixture(params=["cpu", "cuda"])
