@@ -67,7 +67,7 @@ class Place:
         """Return an array from there as a NumPy array."""
         if array is None:
             return None
-        return np.asarray(array if self.name == "cpu" else array.numpy())
+        return array.numpy() if isinstance(array, madspace.Tensor) else np.asarray(array)
 
     def spoiled(self, shape, dtype, poison="nan"):
         """Return an array of poison there."""
