@@ -181,7 +181,7 @@ class TorchCall(OwnCall):
             for _ in range(n):
                 self()
         made = [x for x in profile.key_averages() if x.key.startswith("aten::empty")]
-        return own + sum(x.count for x in made) / n
+        return own + float(sum(x.count for x in made)) / n
 
     def added_peak(self, n: int) -> int:
         """Return by how many bytes calls raise torch's peak, and madspace's."""

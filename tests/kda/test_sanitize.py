@@ -69,7 +69,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "strided"])
+@pytest.mark.parametrize(
+    ("place", "layout"), [("cpu", "contiguous"), ("cuda", "contiguous"), ("cuda", "strided")], indirect=["place"]
+)
 @pytest.mark.parametrize("name", CASES)
 def test_case(place, name, layout):
     inputs, dtype = CASES[name]()

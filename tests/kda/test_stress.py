@@ -36,7 +36,7 @@ def test_identical_keys(place, tokens, heads):
 
 
 @ON_CPU_AND_GPU
-@pytest.mark.parametrize("tokens", [512, 16384])
+@pytest.mark.parametrize("tokens", [512, pytest.param(16384, marks=pytest.mark.gpu)])
 def test_identical_keys_for_long(place, tokens):
     check(place, identical_keys(tokens, 1), "collinear")
 
