@@ -67,31 +67,39 @@ struct Piece {
     int head, first_row, n_rows;
 };
 
-template <class Move>
-void for_each_element(const Piece& piece, int d, int heads, i64 place, const Move& move) {
+// First element of the piece in an array of states, [place, head, row, channel].
+inline i64 element_of(const Piece& piece, int d, int heads, i64 place) {
+    return ((place * heads + piece.head) * d + piece.first_row) * static_cast<i64>(d);
+}
+
+inline void store_state(const Piece& piece, int d, int heads, i64 place, void* array, bool narrow, const float* state) {
+    const i64 first = element_of(piece, d, heads, place);
     for (int r = 0; r < piece.n_rows; ++r) {
-        const i64 at = ((place * heads + piece.head) * d + piece.first_row + r) * d;
-        for (int i = 0; i < d; ++i) move(at + i, r * kMaxHostChannels + i);
+        const float* from = state + r * kMaxHostChannels;
+        if (narrow) {
+            u16* to = static_cast<u16*>(array) + first + r * d;
+#pragma omp simd
+            for (int i = 0; i < d; ++i) to[i] = to_bf16(from[i]);
+        } else {
+            __builtin_memcpy(static_cast<float*>(array) + first + r * d, from, d * sizeof(float));
+        }
     }
 }
 
-inline void store_state(const Piece& piece, int d, int heads, i64 place, void* to, bool narrow, const float* state) {
-    if (narrow)
-        for_each_element(piece, d, heads, place,
-                         [=](i64 at, int i) { static_cast<u16*>(to)[at] = to_bf16(state[i]); });
-    else
-        for_each_element(piece, d, heads, place, [=](i64 at, int i) { static_cast<float*>(to)[at] = state[i]; });
-}
-
-inline void load_state(const Piece& piece, int d, int heads, i64 place, const void* from, bool narrow, float* state) {
-    if (from == nullptr)
-        for_each_element(piece, d, heads, 0, [=](i64, int i) { state[i] = 0.0f; });
-    else if (narrow)
-        for_each_element(piece, d, heads, place,
-                         [=](i64 at, int i) { state[i] = from_bf16(static_cast<const u16*>(from)[at]); });
-    else
-        for_each_element(piece, d, heads, place,
-                         [=](i64 at, int i) { state[i] = static_cast<const float*>(from)[at]; });
+inline void load_state(const Piece& piece, int d, int heads, i64 place, const void* array, bool narrow, float* state) {
+    const i64 first = array == nullptr ? 0 : element_of(piece, d, heads, place);
+    for (int r = 0; r < piece.n_rows; ++r) {
+        float* to = state + r * kMaxHostChannels;
+        if (array == nullptr) {
+            for (int i = 0; i < d; ++i) to[i] = 0.0f;
+        } else if (narrow) {
+            const u16* from = static_cast<const u16*>(array) + first + r * d;
+#pragma omp simd
+            for (int i = 0; i < d; ++i) to[i] = from_bf16(from[i]);
+        } else {
+            __builtin_memcpy(to, static_cast<const float*>(array) + first + r * d, d * sizeof(float));
+        }
+    }
     // Rows that fill up the last group of kRows.
     for (int i = piece.n_rows * kMaxHostChannels; i % (kRows * kMaxHostChannels) != 0; ++i) state[i] = 0.0f;
 }
@@ -137,7 +145,8 @@ void scan(const Args& args, int channels, const Piece& piece, float* state, Chun
                 const i64 token = first + t;
                 const u16* from = args.v + piece.batch * args.v_stride.batch + token * args.v_stride.token +
                                   piece.head * args.v_stride.head + channel;
-                u16* to = args.out + ((piece.batch * args.tokens + token) * args.value_heads + piece.head) * d + channel;
+                u16* to =
+                    args.out + ((piece.batch * args.tokens + token) * args.value_heads + piece.head) * d + channel;
                 float v[kRows] = {}, o[kRows];
                 for (int r = 0; r < n; ++r) v[r] = from_bf16(from[r]);
                 step<kD>(state + row * kMaxHostChannels, d, chunk, t, v, o);

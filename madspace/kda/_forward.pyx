@@ -62,8 +62,8 @@ def fwd(q, k, v, g, beta, scale, out=None, A_log=None, dt_bias=None, lower_bound
         At least `get_workspace_size` bytes on the device, aligned to 128 bytes. Without one a call allocates what it
         needs. Not used on the CPU.
     state_slots : array, shape (N,), int32 or int64, optional
-        The states are pools of shape (P, HV, D, D) then, and sequence n has place ``state_slots[n]``. One whose place is
-        negative or not below P starts from zero, and its final state is not written.
+        The states are pools of shape (P, HV, D, D) then, and sequence n has place ``state_slots[n]``. One whose place
+        is negative or not below P starts from zero, and its final state is not written.
     intermediate_state : array, shape (M, HV, D, D), bfloat16 or float32, optional
         Where states within the sequences go; together with the next two.
     intermediate_tokens : array, shape (M,), int32 or int64
@@ -115,8 +115,8 @@ def fwd(q, k, v, g, beta, scale, out=None, A_log=None, dt_bias=None, lower_bound
     float32 on ``MADSPACE_NUM_THREADS`` threads. The same bits come out for the same input on the same device.
 
     By default the contents of `cu_seqlens` and the other integer arrays are not read on the host. Whatever they are,
-    nothing outside of the arrays is touched: offsets are clamped to what there is and to their predecessors, and rows of
-    `out` that no sequence covers are left as they were. See `madspace.kda` for workspaces and numerics.
+    nothing outside of the arrays is touched: offsets are clamped to what there is and to their predecessors, and rows
+    of `out` that no sequence covers are left as they were. See `madspace.kda` for workspaces and numerics.
 
     Source: Kimi Team, Kimi Linear, arXiv:2510.26692.
 

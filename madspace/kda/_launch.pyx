@@ -118,10 +118,11 @@ cdef int run_on_host(HostCall* host) except -1:
     cdef int64_t wanted
     cdef double cost
     cdef int most = (host.channels + MIN_ROWS - 1) // MIN_ROWS
+    cdef int threads = n_threads()
     if chains == 0:
         return 0
-    wanted = (PIECES_PER_THREAD * n_threads() + chains - 1) // chains
-    host.row_blocks = <int>min(max(wanted, 1), most)
+    wanted = 1 if threads == 1 else (PIECES_PER_THREAD * threads + chains - 1) // chains
+    host.row_blocks = <int>min(wanted, most)
     # Of one piece, where the tokens are spread evenly.
     cost = (args.batches * args.tokens / <double>args.n_sequences + 1) * host.channels * host.channels / host.row_blocks
     with nogil:

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 from madspace.core._layout cimport element_count, element_span
 from madspace.core._operand cimport Operand
-from madspace.kda._check cimport CU_SEQLENS, FINAL_STATE, INITIAL_STATE, N_ARRAYS, N_INPUTS, NAMES, Call
+from madspace.kda._check cimport FINAL_STATE, INITIAL_STATE, N_ARRAYS, N_INPUTS, NAMES, Call
 
 
 # What an array reaches over: [low, high), empty for one without elements.

@@ -4,6 +4,7 @@ from operator import index
 
 from libc.stdint cimport int64_t, uint64_t
 
+from madspace.core._dtypes cimport CODE_BFLOAT, CODE_UINT, dtype_name
 from madspace.core._layout cimport product_overflows
 from madspace.core._operand cimport Intake, Operand, hand_over
 from madspace.core.tensor cimport Tensor, empty_device, empty_host
@@ -13,8 +14,6 @@ from madspace.errors import DTypeError, ShapeError
 
 
 cdef enum:
-    CODE_UINT = 1
-    CODE_BFLOAT = 4
     MAX_CHANNELS = 128           # of the GPU kernels: their workspace is the larger one
 
     # What a token or a state can take at most, in the workspace or in the arrays: no size in bytes leaves 62 bits.
@@ -28,8 +27,8 @@ cdef uint64_t required_workspace(int64_t total, int64_t heads, int64_t n_sequenc
     cdef int64_t elements = 0
     if (product_overflows(total, heads, &elements) or elements > LARGEST // BYTES_OF_TOKEN
             or product_overflows(n_sequences, heads, &elements) or elements > LARGEST // BYTES_OF_STATE):
-        raise ShapeError(f"q: expected sizes whose bytes 64 bits can count, got {total} tokens, {heads} value heads and "
-                         f"{n_sequences} sequences")
+        raise ShapeError(f"q: expected sizes whose bytes 64 bits can count, got {total} tokens, {heads} value heads "
+                         f"and {n_sequences} sequences")
     return workspace_size(total, heads, n_sequences, MAX_CHANNELS)
 
 
@@ -123,7 +122,7 @@ def allocate_workspace(q, cu_seqlens=None):
     intake.choose(None, q)
     intake.take(&x, q, "q", False)
     if x.code != CODE_BFLOAT or x.bits != 16:
-        raise DTypeError("q: expected dtype bfloat16, got another one")
+        raise DTypeError(f"q: expected dtype bfloat16, got {dtype_name(x.code, x.bits)}")
     if x.ndim != 4:
         raise ShapeError(f"q: expected shape (B, T, H, D), got {x.ndim} dimensions")
     n_sequences = x.shape[0]
