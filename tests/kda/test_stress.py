@@ -92,6 +92,8 @@ def test_no_tokens_copy_a_state_exactly(place, heads):
 
 LENGTHS = [50, 61, 40]
 BAD_SEQUENCE, BAD_HEAD = 1, 1
+# Lengths, heads and token: in the first chunk, in the second, in the tail; in one kernel; in decode.
+PLACES_OF_NAN = [(LENGTHS, 3, 0), (LENGTHS, 3, 20), (LENGTHS, 3, 60), (LENGTHS, 12, 20), ([2, 3, 1], 3, 1)]
 
 
 # An infinite logit is a decay or a step like any other.
@@ -99,21 +101,21 @@ SPOILED = [("q", np.nan), ("k", np.nan), ("v", np.nan), ("g", np.nan), ("beta", 
 
 
 @pytest.mark.parametrize(("name", "value"), SPOILED, ids=[f"{name}={value}" for name, value in SPOILED])
-@pytest.mark.parametrize("token", [0, 20, 60])
-def test_what_is_not_finite_stays_in_its_sequence_and_after_its_token(place, name, token, value):
-    clean = packed(LENGTHS, 3, seed=9)
+@pytest.mark.parametrize(("lengths", "heads", "token"), PLACES_OF_NAN, ids=str)
+def test_what_is_not_finite_stays_in_its_sequence_and_after_its_token(place, name, value, lengths, heads, token):
+    clean = packed(lengths, heads, seed=9)
     spoiled = clean | {name: clean[name].copy()}
-    row = LENGTHS[0] + token
+    row = lengths[0] + token
     spoiled[name][(0, row, BAD_HEAD, *([5] if spoiled[name].ndim == 4 else []))] = value
     expected, result = place.run(clean), place.run(spoiled)
-    others = [0, 2]
+    others, other_heads = [0, 2], [h for h in range(heads) if h != BAD_HEAD]
     assert result.final[others].tobytes() == expected.final[others].tobytes(), "another sequence's state"
-    assert result.final[:, others].tobytes() == expected.final[:, others].tobytes(), "another head's state"
-    assert result.out[:, :, others].tobytes() == expected.out[:, :, others].tobytes(), "another head's output"
-    end = sum(LENGTHS[:2])
-    for part in (slice(0, LENGTHS[0]), slice(end, None)):
+    assert result.final[:, other_heads].tobytes() == expected.final[:, other_heads].tobytes(), "another head's state"
+    assert result.out[:, :, other_heads].tobytes() == expected.out[:, :, other_heads].tobytes(), "another head's output"
+    end = sum(lengths[:2])
+    for part in (slice(0, lengths[0]), slice(end, None)):
         assert result.out[:, part].tobytes() == expected.out[:, part].tobytes(), "another sequence's output"
-    before = slice(LENGTHS[0], row)
+    before = slice(lengths[0], row)
     check_out(result.out[:, before], kda(**clean).out[:, before])
     assert not np.isfinite(np.float32(result.out[0, row, BAD_HEAD])).all(), "the token itself must show it"
     if name != "q":

@@ -24,6 +24,9 @@ TOLERANCES = {
     "slow gate": Tolerance(out=4.5e-3, state=5e-3),
     # The same for thousands of tokens with small steps.
     "slow decay": Tolerance(out=6e-3, state=5e-3),
+    # Upstream's states 0, 1, 2, ...: up to 1.5e6, with rows so even that their products with a query cancel. Rounding a
+    # state to bfloat16 once costs 2e-3 of the terms, and a few tokens are all of the output's norm.
+    "huge state": Tolerance(out=1.5e-2, state=3e-3),
     # Inputs made to break things.
     "stress": Tolerance(out=1e-2, state=1e-2),
     # Keys that are all the same: the state's other directions are small differences of large numbers.
@@ -31,9 +34,15 @@ TOLERANCES = {
 }
 
 
+FEW = 1000  # rows of an output, below which their errors have not averaged
+
+
 def check_out(out, reference, kind="default"):
-    """Compare an output with the oracle's."""
+    """Compare an output with the oracle's, [..., D]."""
     error, limit = relative_l2(out, reference), TOLERANCES[kind].out
+    n_rows = max(1, out.size // out.shape[-1])
+    if n_rows < FEW:
+        limit *= 1 + 2 / n_rows**0.5
     assert error <= limit, f"out: relative L2 {error:.3e} > {limit:.1e} ({kind})"
 
 
