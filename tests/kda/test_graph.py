@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kda.inputs import BF16, FP32, normal_state, offsets, packed, upstream
 from kda.oracle import kda
-from kda.places import Place, spoiled
+from kda.places import spoiled
 from kda.tolerances import check_out, check_state
 
 import madspace
@@ -27,13 +27,12 @@ def with_state(inputs):
 
 @pytest.mark.parametrize("own", [True, False], ids=["workspace", "allocation"])
 @pytest.mark.parametrize("name", CALLS)
-def test_replay(stream, name, own):
-    place = Place("cuda")
+def test_replay(stream, gpu_place, name, own):
     inputs = with_state(CALLS[name](0))
-    there = {key: place.put(x) for key, x in inputs.items()}
-    out = place.spoiled(inputs["v"].shape, BF16)
-    final = place.spoiled(inputs["initial_state"].shape, FP32)
-    workspace = place.workspace(inputs) if own else None
+    there = {key: gpu_place.put(x) for key, x in inputs.items()}
+    out = gpu_place.spoiled(inputs["v"].shape, BF16)
+    final = gpu_place.spoiled(inputs["initial_state"].shape, FP32)
+    workspace = gpu_place.workspace(inputs) if own else None
 
     def call():
         madspace.kda.fwd(**there, out=out, final_state=final, workspace=workspace, stream=stream)
@@ -56,25 +55,23 @@ def test_replay(stream, name, own):
         reference = kda(**inputs)
         check_out(out.numpy(), reference.out)
         check_state(final.numpy(), reference.final)
-        assert [out.numpy().tobytes(), final.numpy().tobytes()] == place.run(inputs).bits()[:2]
+        assert [out.numpy().tobytes(), final.numpy().tobytes()] == gpu_place.run(inputs).bits()[:2]
 
 
-def test_a_captured_call_with_workspace_and_out_is_launches_alone(stream):
-    place = Place("cuda")
+def test_a_captured_call_with_workspace_and_out_is_launches_alone(stream, gpu_place):
     for name, make in CALLS.items():
         inputs = make(0)
-        there = {key: place.put(x) for key, x in inputs.items()}
-        out, workspace = place.spoiled(inputs["v"].shape, BF16), place.workspace(inputs)
+        there = {key: gpu_place.put(x) for key, x in inputs.items()}
+        out, workspace = gpu_place.spoiled(inputs["v"].shape, BF16), gpu_place.workspace(inputs)
         madspace.kda.fwd(**there, out=out, workspace=workspace, stream=stream)
         with madspace.capture(stream) as graph:
             madspace.kda.fwd(**there, out=out, workspace=workspace, stream=stream)
         assert set(graph.node_counts()) == {"kernel"}, name
 
 
-def test_a_graph_keeps_what_it_reads(stream):
-    place = Place("cuda")
+def test_a_graph_keeps_what_it_reads(stream, gpu_place):
     inputs = upstream(53, 4, seed=61)
-    there = {key: place.put(x) for key, x in inputs.items()}
+    there = {key: gpu_place.put(x) for key, x in inputs.items()}
     madspace.kda.fwd(**there, stream=stream)
     with madspace.capture(stream) as graph:
         out = madspace.kda.fwd(**there, stream=stream)

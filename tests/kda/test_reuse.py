@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from kda.inputs import FP32, normal_state, packed, upstream
-from kda.places import POISONS, Place
+from kda.places import POISONS
 
 import madspace
 
@@ -81,15 +81,14 @@ def test_allocate_workspace_is_large_enough(place, inputs):
     assert place.run(inputs, workspace=workspace).bits() == place.run(inputs).bits()
 
 
-def test_overlapping_streams_with_one_workspace_object(device, delay):
+def test_overlapping_streams_with_one_workspace_object(device, delay, gpu_place):
     """The second call's records must wait for the first call's scan, which is late."""
-    place = Place("cuda")
     first, second = madspace.Stream(device), madspace.Stream(device)
     one, other = upstream(256, 4, seed=52), upstream(256, 4, seed=53)
-    expected = [place.run(x, final=FP32).bits()[0] for x in (one, other)]
-    with madspace.Workspace(place.workspace(one).shape[0], device) as workspace:
-        there = [{name: place.put(x) for name, x in inputs.items()} for inputs in (one, other)]
-        outs = [place.spoiled(one["v"].shape, one["v"].dtype) for _ in there]
+    expected = [gpu_place.run(x, final=FP32).bits()[0] for x in (one, other)]
+    with madspace.Workspace(gpu_place.workspace(one).shape[0], device) as workspace:
+        there = [{name: gpu_place.put(x) for name, x in inputs.items()} for inputs in (one, other)]
+        outs = [gpu_place.spoiled(one["v"].shape, one["v"].dtype) for _ in there]
         device.synchronize()
         delay(first, 30)
         for inputs, out, stream in zip(there, outs, (first, second), strict=True):
