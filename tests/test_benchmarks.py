@@ -108,3 +108,64 @@ def test_phasespace_on_the_cpu(run_python, tmp_path):
     for name, case in cases.items():
         assert case["ns_per_event"] > 0, name
         assert case["out"]["p05"] <= case["out"]["median"] <= case["out"]["p95"]
+
+
+KDA = f"""
+import sys
+sys.path.insert(0, {str(BENCHMARKS)!r})
+if "DEVICE" == "cuda":
+    import fake_driver
+    from kda.places import register_host_kernels
+    register_host_kernels(fake_driver.load())
+import SCRIPT
+SCRIPT.COLD_BYTES = 1e6     # each call is real work here
+sys.exit(SCRIPT.main(["--quick", "--device", "DEVICE", "--json", PATH, *ARGUMENTS]))
+"""
+
+
+def run_kda(run_python, path, script, device, *arguments):
+    """Run a benchmark of KDA; return how it ended, and what it wrote."""
+    code = KDA.replace("DEVICE", device).replace("SCRIPT", script).replace("PATH", repr(str(path)))
+    done = run_python(code.replace("ARGUMENTS", repr(list(arguments))), driver="fake" if device == "cuda" else None)
+    assert (done.returncode, done.faults) == (0, []), done.stderr
+    return done, json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_kda(run_python, tmp_path, device):
+    names = ("fixed-t256-h1", "varlen-17-33-65-257-h4")
+    arguments = ("--cases", ",".join(names), "--peers", "flash_kda")
+    done, result = run_kda(run_python, tmp_path / "kda.json", "bench_kda", device, *arguments)
+    assert set(result["cases"]) == {f"{device} {name} {gate}" for name in names for gate in ("fast", "slow")}
+    for name, case in result["cases"].items():
+        assert name in done.stderr
+        assert case["error"]["out"] < 4e-3
+        measured = case["call" if device == "cpu" else "replay"]
+        assert measured["p05"] <= measured["median"] <= measured["p95"]
+        if device == "cuda":
+            assert (case["sets_of_buffers"] > 1) == ("cold" in case) == ("t256" in name)
+            assert "flash_kda" in case["left_out"]
+
+
+def test_kda_refuses_unknown_cases(run_python, tmp_path):
+    code = KDA.replace("DEVICE", "cpu").replace("SCRIPT", "bench_kda").replace("PATH", "''")
+    done = run_python(code.replace("ARGUMENTS", "['--cases', 'none']"), driver=None)
+    assert done.returncode == 1
+    assert "--cases: unknown ['none']" in done.stderr
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_workspace(run_python, tmp_path, device):
+    arguments = ("--cases", "fixed-t256-h1", "--kinds", "own")
+    done, result = run_kda(run_python, tmp_path / "workspace.json", "bench_workspace", device, *arguments)
+    (case,) = result["cases"].values()
+    assert case["equal"]
+    assert case["replay_equal"] is (None if device == "cpu" else True)
+    assert (case["reuse"]["allocations_per_call"], case["reuse"]["added_peak_bytes"]) == (0, 0)
+    if device == "cuda":
+        assert case["automatic"]["allocations_per_call"] == 1
+        assert case["automatic"]["added_peak_bytes"] > 0
+    assert case["flashkda_workspace_bytes"] == 235_136
+    head, rule, *rows = done.stdout.splitlines()
+    assert len(rows) == 2
+    assert all(line.count("|") == head.count("|") for line in (rule, *rows))

@@ -1,0 +1,223 @@
+"""One KDA call, with its own workspace or without, on madspace's arrays or torch's: how it is timed and counted."""
+
+import importlib.util
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from harness import timed
+from kda_cases import Call
+
+import madspace
+
+KINDS = ("own", "torch")
+
+
+def has_torch() -> bool:
+    """Tell whether torch is installed."""
+    return importlib.util.find_spec("torch") is not None
+
+
+class HostCall:
+    """A call on NumPy arrays, or torch's on the CPU."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+
+    def __call__(self) -> None:
+        """Do the call."""
+        self.call()
+
+    def wait(self) -> None:
+        """Wait for what is queued: nothing."""
+
+    def results(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return output and final state as NumPy arrays."""
+        self.wait()
+        return self.call.results()
+
+    def bits(self) -> list[bytes]:
+        """Return the results as bytes."""
+        return [x.tobytes() for x in self.results()]
+
+    def host(self) -> float:
+        """Seconds to enqueue one call."""
+        self.wait()
+        seconds = timed(self, 1)
+        self.wait()
+        return seconds
+
+    def batch_and_wait(self, n: int) -> Callable[[], float]:
+        """Return a measurement: seconds per call of a batch, the wait for it included."""
+
+        def measure() -> float:
+            start = time.perf_counter()
+            for _ in range(n):
+                self()
+            self.wait()
+            return (time.perf_counter() - start) / n
+
+        return measure
+
+    def allocations(self, n: int) -> float:
+        """Return allocations per call; none is counted on the host."""
+        return 0.0
+
+    def added_peak(self, n: int) -> int:
+        """Return by how many bytes calls raise the peak: of what Python's allocators know, NumPy's arrays included."""
+        self()
+        tracemalloc.start()
+        try:
+            self()
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            for _ in range(n):
+                self()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        return peak - before if peak - before > 65536 else 0  # less is objects of Python's own
+
+
+class OwnCall(HostCall):
+    """A call on madspace's tensors on the GPU."""
+
+    def __init__(self, call: Call, stream: madspace.Stream) -> None:
+        super().__init__(call)
+        self.stream, self.pool = stream, stream.device.pool
+
+    def __call__(self) -> None:
+        """Enqueue the call."""
+        self.call(stream=self.stream)
+
+    def wait(self) -> None:
+        """Wait for the device."""
+        self.stream.device.synchronize()
+
+    def batch_by_events(self, n: int) -> Callable[[], float]:
+        """Return a measurement: seconds per call of a batch, by events."""
+        first, last = (madspace.Event(self.stream.device, timing=True) for _ in range(2))
+
+        def measure() -> float:
+            self.wait()
+            first.record(self.stream)
+            for _ in range(n):
+                self()
+            last.record(self.stream)
+            last.synchronize()
+            return last.elapsed_since(first) * 1e-3 / n
+
+        return measure
+
+    def allocations(self, n: int) -> float:
+        """Return allocations of the pool per call."""
+        with madspace.statistics() as counted:
+            for _ in range(n):
+                self()
+            self.wait()
+            return counted.total_count / n
+
+    def added_peak(self, n: int) -> int:
+        """Return by how many bytes calls raise the pool's peak."""
+        self.wait()
+        self.pool.reset_peaks()
+        before = self.pool.used_bytes
+        for _ in range(n):
+            self()
+        self.wait()
+        return self.pool.peak_used_bytes - before
+
+    def replay_is_equal(self) -> bool:
+        """Tell whether a replayed graph gives the same bits, with outputs spoiled before."""
+        expected = self.bits()
+        with madspace.capture(self.stream) as graph:
+            self()
+        for x in (self.call.out, self.call.final):
+            x.fill(np.nan, stream=self.stream)
+        graph.instantiate().launch(self.stream)
+        return self.bits() == expected
+
+
+class TorchCall(OwnCall):
+    """A call on torch's tensors on the GPU, on torch's current stream."""
+
+    def __init__(self, call: Call, stream: madspace.Stream) -> None:
+        super().__init__(call, stream)
+        self.torch = importlib.import_module("torch")
+
+    def __call__(self) -> None:
+        """Enqueue the call."""
+        self.call()
+
+    def wait(self) -> None:
+        """Wait for the device."""
+        self.torch.cuda.synchronize()
+
+    def results(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return output and final state as NumPy arrays."""
+        return self.call.out.float().cpu().numpy(), self.call.final.cpu().numpy()
+
+    def batch_by_events(self, n: int) -> Callable[[], float]:
+        """Return a measurement: seconds per call of a batch, by events."""
+        first, last = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+        def measure() -> float:
+            self.wait()
+            first.record()
+            for _ in range(n):
+                self()
+            last.record()
+            last.synchronize()
+            return float(first.elapsed_time(last)) * 1e-3 / n
+
+        return measure
+
+    def allocations(self, n: int) -> float:
+        """Return allocations per call: torch's, by its profiler, and madspace's."""
+        own = super().allocations(n)
+        with self.torch.profiler.profile(activities=[self.torch.profiler.ProfilerActivity.CPU]) as profile:
+            for _ in range(n):
+                self()
+        made = [x for x in profile.key_averages() if x.key.startswith("aten::empty")]
+        return own + float(sum(x.count for x in made)) / n
+
+    def added_peak(self, n: int) -> int:
+        """Return by how many bytes calls raise torch's peak, and madspace's."""
+        self.wait()
+        self.torch.cuda.reset_peak_memory_stats()
+        before = self.torch.cuda.memory_allocated()
+        own = super().added_peak(n)
+        return own + int(self.torch.cuda.max_memory_allocated()) - int(before)
+
+    def replay_is_equal(self) -> bool:
+        """Tell whether a replayed graph gives the same bits, with outputs spoiled before."""
+        expected = self.bits()
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph):
+            self()
+        for x in (self.call.out, self.call.final):
+            x.fill_(float("nan"))
+        graph.replay()
+        self.wait()
+        return self.bits() == expected
+
+
+def to_torch(x: Any, device: str) -> Any:
+    """Return a NumPy array as a tensor of torch; anything else as it is."""
+    torch = importlib.import_module("torch")
+    if not isinstance(x, np.ndarray):
+        return x
+    if x.dtype.itemsize == 2:
+        return torch.from_numpy(x.view(np.int16)).to(device).view(torch.bfloat16)
+    return torch.from_numpy(x).to(device)
+
+
+def make(kind: str, inputs: dict[str, Any], device: str, twin: Any, *, reuse: bool) -> Any:
+    """Return a call on arrays of a kind, with its own workspace or without."""
+    if kind == "torch":
+        call = Call(inputs, device, own_workspace=reuse, put=lambda x: to_torch(x, device))
+        return HostCall(call) if twin is None else TorchCall(call, twin.stream)
+    call = Call(inputs, device, own_workspace=reuse)
+    return HostCall(call) if twin is None else OwnCall(call, twin.stream)
