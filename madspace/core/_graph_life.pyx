@@ -118,12 +118,16 @@ cdef class GraphLife:
         ------
         ValueError
             For a body, which ends with the graph that has it.
+        CaptureError
+            While a capture adds to it.
         """
         cdef CUresult code
         if self.closed_:
             return
         if self.root is not None:
             raise ValueError("close: expected a graph, got the body of a conditional node")
+        if self.n_captures > 0:
+            raise CaptureError(f"graph: expected one whose capture has ended, got {self!r}")
         self.closed_ = True
         if self.handle_ == NULL:
             return
@@ -150,6 +154,11 @@ cdef class GraphLife:
     def __repr__(self):
         state = "closed" if self.closed_ else "being captured" if self.handle_ == NULL else "open"
         return f"<Graph {<uintptr_t>self.handle_:#x} of device {self.device.id if self.device else None}, {state}>"
+
+    cdef int count_captures(self, int more) noexcept:
+        cdef GraphLife whole = self if self.root is None else self.root
+        whole.n_captures += more
+        return 0
 
     cdef bint is_awaited(self) noexcept:
         return self.handle_ == NULL and not self.closed_

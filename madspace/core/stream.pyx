@@ -241,12 +241,16 @@ cdef class Stream(Waitable):
             When the event belongs to another device.
         ClosedError
             When the stream or the event is closed.
+        TypeError
+            For anything else.
         """
         self.check_open()
         if event is None:
             from madspace.core.event import Event
 
             event = Event(self.device)
+        elif not isinstance(event, Waitable) or isinstance(event, Stream):
+            raise TypeError(f"event: expected an Event, got {type(event).__name__}")
         event.record(self)
         return event
 

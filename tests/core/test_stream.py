@@ -281,3 +281,11 @@ def test_a_with_block_leaves_the_own_stream_open(device):
 def test_a_priority_out_of_any_range_names_the_argument(device):
     with pytest.raises(ValueError, match=r"priority: expected .* got 1099511627776"):
         Stream(device, priority=2**40)
+
+
+@pytest.mark.fake
+@pytest.mark.parametrize("bad", [1, "event", Stream], ids=["int", "str", "Stream"])
+def test_only_events_are_recorded(device, stream, bad):
+    event = Stream(device) if bad is Stream else bad
+    with pytest.raises(TypeError, match="event: expected an Event, got"):
+        stream.record(event)
