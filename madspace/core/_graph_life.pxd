@@ -19,6 +19,7 @@ cdef class GraphLife:
     cdef Stream builder          # what nodes are captured from, one at a time; made at the first one
     cdef int count_captures(self, int more) noexcept
     cdef bint is_awaited(self) noexcept             # a capture is to fill it
+    cdef bint is_closed(self) noexcept              # itself, or the graph whose body it is
     cdef int adopt(self, CUgraph handle) except -1
     cdef int check_open(self) except -1
     cdef int check_device(self, Stream stream) except -1

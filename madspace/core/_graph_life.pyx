@@ -50,7 +50,7 @@ cdef class GraphLife:
     @property
     def closed(self):
         """Whether close() was called, or the capture that should have filled it failed."""
-        return self.closed_
+        return self.is_closed()
 
     @property
     def n_nodes(self):
@@ -102,6 +102,8 @@ cdef class GraphLife:
         OSError
             When the file cannot be written.
         """
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            raise TypeError(f"path: expected a str or os.PathLike, got {type(path).__name__}")
         cdef bytes encoded = os.fsencode(path)
         cdef const char* text = encoded
         cdef unsigned int flags = cydriver.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE if verbose else 0
@@ -152,7 +154,7 @@ cdef class GraphLife:
         self.close()
 
     def __repr__(self):
-        state = "closed" if self.closed_ else "being captured" if self.handle_ == NULL else "open"
+        state = "closed" if self.is_closed() else "being captured" if self.handle_ == NULL else "open"
         return f"<Graph {<uintptr_t>self.handle_:#x} of device {self.device.id if self.device else None}, {state}>"
 
     cdef int count_captures(self, int more) noexcept:
@@ -163,6 +165,9 @@ cdef class GraphLife:
     cdef bint is_awaited(self) noexcept:
         return self.handle_ == NULL and not self.closed_
 
+    cdef bint is_closed(self) noexcept:
+        return self.closed_ or (self.root is not None and self.root.closed_)
+
     cdef int adopt(self, CUgraph handle) except -1:
         self.handle_ = handle
         self.closed_ = False
@@ -171,7 +176,7 @@ cdef class GraphLife:
     cdef int check_open(self) except -1:
         if self.is_awaited():
             raise CaptureError(f"graph: expected one whose capture has ended, got {self!r}")
-        if self.closed_ or (self.root is not None and self.root.closed_):
+        if self.is_closed():
             raise ClosedError(f"graph: expected an open graph, got {self!r}")
         return 0
 

@@ -123,6 +123,7 @@ cdef class Lease:
         self.take_turn(stream)
         try:
             if stream is not None:
+                stream.check_open()
                 if self.ordered:
                     self.order(stream)
                 if self.shared:

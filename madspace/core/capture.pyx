@@ -12,7 +12,7 @@ from madspace.core._attach cimport attach
 from madspace.core._recording cimport Recording, begin_recording, end_recording
 from madspace.core.event cimport order_streams
 from madspace.core.graph cimport Graph, new_graph
-from madspace.core.graph_node cimport node_handles
+from madspace.core.graph_node cimport node_handles, nodes_of
 from madspace.core.pool cimport free_deferred
 from madspace.core.stream cimport Stream
 
@@ -283,7 +283,7 @@ def capture(stream, mode="relaxed", *, Graph into=None, after=()):
     ...     return result
     """
     cdef Stream where = to_stream(stream)
-    cdef tuple before = tuple(after)
+    cdef tuple before = nodes_of(after)
     if not isinstance(mode, str) or mode not in MODES:
         raise ValueError(f"mode: expected one of {tuple(MODES)}, got {mode!r}")
     if into is None:

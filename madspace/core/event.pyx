@@ -123,9 +123,11 @@ cdef class Event(Waitable):
         ClosedError
             When the event or the stream is closed.
         """
-        self.check_open()
+        if self.closed_:
+            self.check_open()           # there may be no device
         cdef Stream where = as_stream(stream, self.device)
         cdef uint64_t capture
+        self.check_open()               # again: the line above may run code of the caller
         cdef int pushed = self.device.push()
         try:
             with nogil:

@@ -1,6 +1,5 @@
 """Streams: our own, and other libraries' handles."""
 import _thread
-from operator import index
 
 cimport cython
 from libc.stdint cimport uintptr_t
@@ -10,6 +9,7 @@ from cuda.bindings.cydriver cimport CUdevice, CUresult, CUstream
 
 from madspace.core cimport _driver as drv
 from madspace.core._leaks cimport remember
+from madspace.core._numbers cimport whole_number
 from madspace.core._teardown cimport is_closed, refuse
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
@@ -337,7 +337,7 @@ cdef int create(Stream stream, Device device, object priority) except -1:
     cdef int least, greatest
     cdef CUstream handle
     cdef int level
-    cdef object number = index(priority)
+    cdef object number = whole_number(priority, "priority")
     cdef int pushed = device.push()
     try:
         if number != 0:
