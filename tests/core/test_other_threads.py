@@ -78,6 +78,30 @@ def test_a_read_of_pinned_memory_during_a_write(device, buffer, late, meanwhile)
     assert pinned.query()
 
 
+@pytest.mark.parametrize("use", ["copy_to", "copy_from", "launch"])
+def test_pinned_memory_is_not_closed_in_the_midst_of_a_copy(device, stream, buffer, meanwhile, use):
+    pinned, raised = PinnedBuffer(N, device), []
+
+    def close():
+        try:
+            pinned.close()
+        except BufferError as error:
+            raised.append(error)
+
+    with capture(stream) as graph:
+        pinned.copy_to(buffer, stream=stream)
+    executable = graph.instantiate()
+    action, call = {
+        "copy_to": (lambda: pinned.copy_to(buffer), "cuStreamIsCapturing"),
+        "copy_from": (lambda: pinned.copy_from(buffer), "cuStreamIsCapturing"),
+        "launch": (lambda: executable.launch(stream), "cuGraphLaunch"),
+    }[use]
+    with meanwhile(call, close):
+        action()
+    assert len(raised) == 1
+    pinned.close()
+
+
 def test_writes_of_pinned_memory_forget_what_they_waited_for(fake, buffer, late):
     pinned = PinnedBuffer(N)
     pinned.copy_to(buffer, stream=late)
