@@ -90,11 +90,11 @@ cdef class Event(Waitable):
         try:
             with nogil:
                 drv.event_create(&self.handle_, flags)
+            self.device = where
+            self.timing = timing
+            self.closed_ = False
         finally:
             where.pop(pushed)
-        self.device = where
-        self.timing = timing
-        self.closed_ = False
         if watchers() & LEAKS:
             remember(self)
 

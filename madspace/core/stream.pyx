@@ -348,10 +348,10 @@ cdef int create(Stream stream, Device device, object priority) except -1:
         level = number
         with nogil:
             drv.stream_create(&handle, cydriver.CU_STREAM_NON_BLOCKING, level)
+        stream.owned_ = True
+        adopt(stream, device, handle)
     finally:
         device.pop(pushed)
-    stream.owned_ = True
-    adopt(stream, device, handle)
     return 0
 
 

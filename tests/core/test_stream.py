@@ -7,6 +7,7 @@ import weakref
 import pytest
 from raw_driver import ForeignStream, capturing, current, current_context
 
+from madspace.core.event import Event
 from madspace.core.stream import Stream, to_stream
 from madspace.errors import CaptureError, ClosedError, DeviceMismatchError, DriverError
 
@@ -270,6 +271,16 @@ def test_each_failure_of_a_creation_leaves_nothing(fake, device):
             assert isinstance(error, DriverError), name
             assert fake.counts() == before, name
         fake.reset()
+
+
+@pytest.mark.parametrize("kind", [Stream, Event], ids=lambda kind: kind.__name__)
+def test_a_context_that_cannot_be_put_back_takes_no_handle_with_it(fake, device, kind):
+    before, depth = fake.counts(), fake.context_depth()
+    with fake.failing("cuCtxPopCurrent"), pytest.raises(DriverError):
+        kind(device)
+    fake.lib.fake_trim_contexts(depth)
+    gc.collect()
+    assert fake.counts() == before
 
 
 def test_a_with_block_leaves_the_own_stream_open(device):
