@@ -11,6 +11,8 @@ from cuda.bindings.cydriver cimport CUgraph, CUgraphNode, CUresult
 from madspace.core cimport _driver as drv
 from madspace.core cimport _driver_graphs as graphs
 from madspace.core._graph_operands cimport Operands
+from madspace.core._leaks cimport remember
+from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
 from madspace.core.graph_node cimport make_node
 from madspace.core.stream cimport Stream
@@ -171,6 +173,8 @@ cdef class GraphLife:
     cdef int adopt(self, CUgraph handle) except -1:
         self.handle_ = handle
         self.closed_ = False
+        if self.root is None and watchers() & LEAKS:
+            remember(self)
         return 0
 
     cdef int check_open(self) except -1:

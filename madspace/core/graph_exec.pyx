@@ -12,6 +12,8 @@ from madspace.core cimport _driver as drv
 from madspace.core cimport _driver_graphs as graphs
 from madspace.core._attach cimport attach
 from madspace.core._graph_operands cimport Operands, Ordered
+from madspace.core._leaks cimport remember
+from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.graph cimport Graph
 from madspace.core.graph_node cimport GraphNode, make_node
 from madspace.core.stream cimport Stream, as_stream, own_stream
@@ -335,4 +337,6 @@ def new_executable(Graph graph not None):
         raise drv.error_of(code, "cuGraphInstantiateWithParams", told)
     if graph.tied:
         graph.executable = weakref.ref(executable)
+    if watchers() & LEAKS:
+        remember(executable)
     return executable

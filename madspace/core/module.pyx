@@ -26,7 +26,7 @@ from madspace.errors import ClosedError, KernelImageError
 cdef enum:
     LOG_NBYTES = 4096
 
-cdef object loading = _thread.allocate_lock()
+cdef object loading = _thread.RLock()
 cdef dict by_device = {}        # (stem, device id): Module
 cdef dict by_file = {}          # file name: Module; images are shared by the devices that they fit
 cdef dict loaded = {}           # file name: sha256
@@ -243,9 +243,8 @@ cdef Module load_shipped(dict image):
     module.name = image["file"]
     module.load(read_image(image))
     module.shared_ = True
-    by_file[module.name] = module
     loaded[module.name] = image["sha256"]
-    return module
+    return by_file.setdefault(module.name, module)      # what the collector ran may have loaded it meanwhile
 
 
 def loaded_images():

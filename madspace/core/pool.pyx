@@ -34,7 +34,7 @@ the driver's: in buffers, those included whose free the device has not reached, 
 the pool's, None for none.
 """
 
-cdef object making = _thread.allocate_lock()
+cdef object making = _thread.RLock()
 cdef object allocate_buffer = None      # of the layer above, from the first allocate() on
 cdef list deferred = []
 
@@ -168,6 +168,8 @@ cdef class MemoryPool:
         """
         cdef size_t keep = byte_count(min_bytes_to_keep, "min_bytes_to_keep")
         self.check_open()
+        if is_closed():         # in a forked child nobody may be left to release the locks below
+            refuse("cuMemPoolTrimTo")
         free_deferred()
         release_finished()
         with nogil:
@@ -302,7 +304,8 @@ cdef MemoryPool own_pool(Device device):
         if device.pool_ is None:
             pool = MemoryPool.__new__(MemoryPool)
             create(pool, device, UINT64_MAX)
-            device.pool_ = pool
+            if device.pool_ is None:        # not made meanwhile by what the collector ran
+                device.pool_ = pool
     return device.pool_
 
 

@@ -21,7 +21,7 @@ cdef enum:
     LEGACY = 1          # the driver's names for its two default streams; 0 would mean either
     PER_THREAD = 2
 
-cdef object making = _thread.allocate_lock()
+cdef object making = _thread.RLock()
 
 
 cdef class Waitable:
@@ -374,7 +374,8 @@ cdef Stream own_stream(Device device):
         if device.stream_ is None:
             stream = Stream.__new__(Stream)
             create(stream, device, 0)
-            device.stream_ = stream
+            if device.stream_ is None:      # not made meanwhile by what the collector ran
+                device.stream_ = stream
     return device.stream_
 
 
