@@ -320,9 +320,10 @@ cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device)
         raise ShapeError(f"buffer: expected {pinned.nbytes} bytes, got {buffer.nbytes}")
     if pinned.nbytes == 0:
         return 0
-    pushed = device.push()
     pinned.n_views_ += 1        # nobody closes it meanwhile
+    pushed = -1
     try:
+        pushed = device.push()
         waited = pinned.before(where, not to_device)
         buffer.before(where, to_device)
         with nogil:
@@ -334,5 +335,6 @@ cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device)
         pinned.after(where, not to_device, waited)
     finally:
         pinned.n_views_ -= 1
-        device.pop(pushed)
+        if pushed != -1:
+            device.pop(pushed)
     return 0
