@@ -51,21 +51,22 @@ def test_first_uses_within_first_uses(run_python, outer, inner):
 SCOPES = """
 import gc
 from madspace import statistics
-depth, n_inner = [0], [0]
+left, n_inner = [0], [0]
 def hook(phase, info):
-    if depth[0] == 0:
-        depth[0] = 1
-        with statistics("name"):
-            n_inner[0] += 1
+    left[0] -= 1
+    if left[0] == 0:
         statistics.records()
-        depth[0] = 0
+        with statistics(name):
+            n_inner[0] += 1
 gc.callbacks.append(hook)
 gc.set_threshold(1)
-for _ in range(20):
-    with statistics("name"):
+for n in range(400):
+    left[0], name = n % 8 + 1, str(n)       # a name of its own, so that records are made and none is recycled
+    with statistics(name):
         pass
 gc.callbacks.clear()
-assert statistics.records()["name"].n_scopes == 20 + n_inner[0], (statistics.records(), n_inner)
+n_scopes = sum(record.n_scopes for record in statistics.records().values())
+assert n_scopes == 400 + n_inner[0], (n_scopes, n_inner)
 """
 
 
