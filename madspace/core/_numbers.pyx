@@ -2,7 +2,6 @@
 from operator import index
 
 from cpython.long cimport PyLong_CheckExact
-from libc.stdint cimport UINT64_MAX
 
 
 cdef object whole_number(object value, str name):
@@ -15,6 +14,7 @@ cdef object whole_number(object value, str name):
 
 cdef size_t byte_count(object value, str name) except? 0:
     cdef object number = whole_number(value, name)
-    if not 0 <= number <= UINT64_MAX:
-        raise ValueError(f"{name}: expected a number of bytes, 0 to 2**64 - 1, got {number}")
-    return number
+    try:
+        return number
+    except OverflowError:
+        raise ValueError(f"{name}: expected a number of bytes, 0 to 2**64 - 1, got {number}") from None
