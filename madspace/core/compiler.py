@@ -144,12 +144,13 @@ def _as_tuple(what: str, items: object, kinds: tuple[type, ...]) -> tuple[Any, .
     names = " or ".join(kind.__name__ for kind in kinds)
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
         raise TypeError(f"{what}: expected an iterable of {names}, got {items!r}")
-    items = tuple(items)
-    for item in items:
+    found: tuple[Any, ...] = tuple(items)
+    for item in found:
         if not isinstance(item, kinds):
             raise TypeError(f"{what}: expected an iterable of {names}, got one with {item!r}")
-        _check_text(what, os.fspath(item))
-    return items
+        path: Any = item
+        _check_text(what, os.fspath(path))
+    return found
 
 
 def _as_bytes(what: str, text: str | bytes) -> bytes:
