@@ -45,7 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the report; the exit status is 0, also without a driver."""
     report = collect()
-    print(json.dumps(report, indent=2) if options.json else as_text(report))
+    text = json.dumps(report, indent=2) if options.json else as_text(report)
+    # Environment variables hold any bytes, terminals take their own characters only.
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
     return 0
 
 

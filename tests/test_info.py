@@ -219,6 +219,16 @@ def test_without_any_output():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_the_environment_may_hold_any_bytes(encoding, options):
+    environment = {**os.environ, "MADSPACE_COMMIT": "\udcff\u00e9", "PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "madspace", "info", *options]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"MADSPACE_COMMIT" in done.stdout
+
+
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["info", "--nonsense"]])
 def test_wrong_arguments(arguments, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -17,6 +17,7 @@ cdef extern from *:
     #include <sys/syscall.h>
     #include <time.h>
     #include <unistd.h>
+    #include <atomic>
     #include <cerrno>
     #include <cstdint>
     #include <cstdio>
@@ -31,7 +32,7 @@ cdef extern from *:
       std::mutex lock;
       std::string path, waiting;
       int file = -1;
-      pid_t owner = 0;
+      std::atomic<pid_t> owner{0};
       time_t flushed = 0;
 
       // The file of this process, empty. Where another process writes to it at this moment: one with the number of the
@@ -64,8 +65,9 @@ cdef extern from *:
       // 0, or the errno that ended the log.
       int add(int action, int device, uint64_t ptr, uint64_t size, uint64_t stream) noexcept {
         try {
+          // A forked child has no device, and not this file; nobody may be left there to release the lock.
+          if (owner && owner != getpid()) return 0;
           std::lock_guard<std::mutex> guard(lock);
-          if (owner && owner != getpid()) return 0;   // a forked child has no device, and not this file
           if (!owner) {
             owner = getpid();
             if (!open_file()) return errno;
@@ -86,8 +88,9 @@ cdef extern from *:
         }
       }
       void finish() noexcept {
+        if (owner != getpid()) return;
         std::lock_guard<std::mutex> guard(lock);
-        if (file < 0 || owner != getpid()) return;
+        if (file < 0) return;
         write_out();
         // Said aloud: a forked child may still hold the descriptor, and the lock with it.
         flock(file, LOCK_UN);

@@ -61,7 +61,7 @@ cdef pool_attribute_fn raw_mem_pool_get_attribute
 cdef pool_fn raw_mem_pool_destroy
 cdef library_fn raw_library_unload
 
-cdef object starting = _thread.allocate_lock()
+cdef object starting = _thread.RLock()
 
 
 # ---- start ----
@@ -383,7 +383,7 @@ cdef int mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute
     ready("cuMemPoolSetAttribute")
     cdef CUstreamCaptureMode mode = relax()
     cdef CUresult code = cydriver.cuMemPoolSetAttribute(pool, attribute, &value)
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     return check(code, "cuMemPoolSetAttribute")
 
 
@@ -391,7 +391,7 @@ cdef int mem_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute
     ready("cuMemPoolGetAttribute")
     cdef CUstreamCaptureMode mode = relax()
     cdef CUresult code = cydriver.cuMemPoolGetAttribute(pool, attribute, value)
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     return check(code, "cuMemPoolGetAttribute")
 
 
@@ -456,7 +456,7 @@ cdef int mem_host_alloc(void** ptr, size_t nbytes, unsigned int flags, CUresult*
     ready("cuMemHostAlloc")
     cdef CUstreamCaptureMode mode = relax()
     code[0] = cydriver.cuMemHostAlloc(ptr, nbytes, flags)
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     return 0
 
 
@@ -486,7 +486,7 @@ cdef int library_load_data(CUlibrary* library, const void* image, JitLog* jit, c
             code[0] = cydriver.CUDA_SUCCESS
         if code[0] != cydriver.CUDA_SUCCESS:
             quiet_library_unload(library[0])
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     return 0
 
 
@@ -519,7 +519,7 @@ cdef int kernel_get_function(CUfunction* function, CUkernel kernel) except -1 no
     ready("cuKernelGetFunction")
     cdef CUstreamCaptureMode mode = relax()
     cdef CUresult code = cydriver.cuKernelGetFunction(function, kernel)
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     return check(code, "cuKernelGetFunction")
 
 
@@ -541,7 +541,7 @@ cdef int kernel_get_param_size(CUkernel kernel, size_t index, size_t* nbytes) ex
     ready("cuKernelGetParamInfo")
     cdef CUstreamCaptureMode mode = relax()
     code = cydriver.cuKernelGetParamInfo(kernel, index, &offset, nbytes)
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     if code == cydriver.CUDA_ERROR_INVALID_VALUE:       # past the last one
         return 0
     check(code, "cuKernelGetParamInfo")
@@ -552,7 +552,7 @@ cdef int func_load(CUfunction function) except -1 nogil:
     ready("cuFuncLoad")
     cdef CUstreamCaptureMode mode = relax()
     cdef CUresult code = cydriver.cuFuncLoad(function)
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     return check(code, "cuFuncLoad")
 
 
@@ -713,7 +713,7 @@ cdef CUresult quiet_mem_free_host(CUcontext context, void* ptr) noexcept nogil:
     if code == cydriver.CUDA_SUCCESS:
         mode = relax()
         code = raw_mem_free_host(ptr)
-        raw_exchange_capture_mode(&mode)
+        restore(mode)
         leave(pushed)
     return code
 
@@ -731,7 +731,7 @@ cdef CUresult quiet_mem_pool_destroy(CUmemoryPool pool, bint* in_use) noexcept n
         in_use[0] = nbytes != 0
         if nbytes == 0:
             code = raw_mem_pool_destroy(pool)
-    raw_exchange_capture_mode(&mode)
+    restore(mode)
     return code
 
 

@@ -87,7 +87,7 @@ cdef bint typestr_codes(str typestr, uint8_t* code, uint8_t* bits) except? -1:
 cdef int dtype_codes(object dtype, str name, uint8_t* code, uint8_t* bits) except -1:
     try:
         dtype = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):        # the latter two for text
         raise DTypeError(f"{name}: expected a numpy dtype, got {dtype!r}") from None
     known = _extension_codes.get(dtype.name)
     if known is not None:

@@ -11,6 +11,8 @@ from cuda.bindings.cydriver cimport CUgraph, CUgraphNode, CUresult
 from madspace.core cimport _driver as drv
 from madspace.core cimport _driver_graphs as graphs
 from madspace.core._graph_operands cimport Operands
+from madspace.core._leaks cimport remember
+from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
 from madspace.core.graph_node cimport make_node
 from madspace.core.stream cimport Stream
@@ -50,7 +52,7 @@ cdef class GraphLife:
     @property
     def closed(self):
         """Whether close() was called, or the capture that should have filled it failed."""
-        return self.closed_
+        return self.is_closed()
 
     @property
     def n_nodes(self):
@@ -102,6 +104,8 @@ cdef class GraphLife:
         OSError
             When the file cannot be written.
         """
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            raise TypeError(f"path: expected a str or os.PathLike, got {type(path).__name__}")
         cdef bytes encoded = os.fsencode(path)
         cdef const char* text = encoded
         cdef unsigned int flags = cydriver.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE if verbose else 0
@@ -118,12 +122,16 @@ cdef class GraphLife:
         ------
         ValueError
             For a body, which ends with the graph that has it.
+        CaptureError
+            While a capture adds to it.
         """
         cdef CUresult code
         if self.closed_:
             return
         if self.root is not None:
             raise ValueError("close: expected a graph, got the body of a conditional node")
+        if self.n_captures > 0:
+            raise CaptureError(f"graph: expected one whose capture has ended, got {self!r}")
         self.closed_ = True
         if self.handle_ == NULL:
             return
@@ -148,21 +156,31 @@ cdef class GraphLife:
         self.close()
 
     def __repr__(self):
-        state = "closed" if self.closed_ else "being captured" if self.handle_ == NULL else "open"
+        state = "closed" if self.is_closed() else "being captured" if self.handle_ == NULL else "open"
         return f"<Graph {<uintptr_t>self.handle_:#x} of device {self.device.id if self.device else None}, {state}>"
+
+    cdef int count_captures(self, int more) noexcept:
+        cdef GraphLife whole = self if self.root is None else self.root
+        whole.n_captures += more
+        return 0
 
     cdef bint is_awaited(self) noexcept:
         return self.handle_ == NULL and not self.closed_
 
+    cdef bint is_closed(self) noexcept:
+        return self.closed_ or (self.root is not None and self.root.closed_)
+
     cdef int adopt(self, CUgraph handle) except -1:
         self.handle_ = handle
         self.closed_ = False
+        if self.root is None and watchers() & LEAKS:
+            remember(self)
         return 0
 
     cdef int check_open(self) except -1:
         if self.is_awaited():
             raise CaptureError(f"graph: expected one whose capture has ended, got {self!r}")
-        if self.closed_ or (self.root is not None and self.root.closed_):
+        if self.is_closed():
             raise ClosedError(f"graph: expected an open graph, got {self!r}")
         return 0
 

@@ -32,12 +32,22 @@ cdef class BufferOperand(Ordered):
 @cython.final
 cdef class PinnedOperand(Ordered):
     cdef int before(self, Stream stream) except -1:
-        (<PinnedBuffer>self.memory).check_open()
-        (<PinnedBuffer>self.memory).before(stream, self.write)
+        cdef PinnedBuffer pinned = self.memory
+        pinned.check_open()
+        pinned.before(stream, self.write)
+        pinned.n_views_ += 1        # nobody closes it before the launch is noted
         return 0
 
     cdef int after(self, Stream stream) except -1:
-        return (<PinnedBuffer>self.memory).after(stream, self.write, None)
+        cdef PinnedBuffer pinned = self.memory
+        try:
+            return pinned.after(stream, self.write, None)
+        finally:
+            pinned.n_views_ -= 1
+
+    cdef int cancel(self, Stream stream) except -1:
+        (<PinnedBuffer>self.memory).n_views_ -= 1
+        return 0
 
 
 @cython.final

@@ -12,7 +12,8 @@ from cuda.bindings.cydriver cimport (
 from madspace.core cimport _driver as drv
 from madspace.core._arguments cimport words_of
 from madspace.core._attach cimport attach
-from madspace.core._shape cimport MAX_ATTRIBUTES, Shape, fill_config, read_shape
+from madspace.core._numbers cimport byte_count, whole_number
+from madspace.core._shape cimport MAX_ATTRIBUTES, MAX_SHARED, Shape, fill_config, read_block
 from madspace.core.device cimport Device, get_device
 from madspace.core.stream cimport Stream
 
@@ -130,8 +131,13 @@ cdef class KernelCode:
         ------
         DriverError
             When the device has less.
+        TypeError, ValueError
+            When `nbytes` is no number of bytes.
         """
-        self.set_attribute(cydriver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes, device)
+        number = byte_count(nbytes, "nbytes")
+        if number > MAX_SHARED:
+            raise ValueError(f"nbytes: expected 0 to {MAX_SHARED}, got {number}")
+        self.set_attribute(cydriver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, number, device)
 
     def set_shared_carveout(self, percent, device=None):
         """Say how much of a multiprocessor's cache the kernel would like as shared memory.
@@ -145,12 +151,13 @@ cdef class KernelCode:
 
         Raises
         ------
-        ValueError
-            For a number out of range.
+        TypeError, ValueError
+            For what is no int, and for a number out of range.
         """
-        if not -1 <= percent <= 100:
-            raise ValueError(f"percent: expected -1 to 100, got {percent}")
-        self.set_attribute(cydriver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent, device)
+        number = whole_number(percent, "percent")
+        if not -1 <= number <= 100:
+            raise ValueError(f"percent: expected -1 to 100, got {number}")
+        self.set_attribute(cydriver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, number, device)
 
     def allow_large_clusters(self, device=None):
         """Allow clusters of more than the 8 blocks that every device with clusters has; up to 16 where it can.
@@ -204,8 +211,7 @@ cdef class KernelCode:
         cdef int clusters = 0
         self.module.check_open()
         cdef Device where = get_device(0) if device is None else as_device(device)
-        # A grid that any cluster divides.
-        read_shape(&shape, 1 if cluster is None else cluster, block, shared, cluster, False)
+        read_block(&shape, block, shared, cluster)
         threads = shape.block[0] * shape.block[1] * shape.block[2]
         function = self.function_on(where, None)
         pushed = where.push()

@@ -10,7 +10,7 @@ from madspace.core cimport _driver as drv
 from madspace.core._dlpack_abi cimport DEVICE_CUDA
 from madspace.core._foreign cimport complain
 from madspace.core._recording cimport n_recordings, note_memory
-from madspace.core._teardown cimport is_closed
+from madspace.core._teardown cimport is_closed, refuse
 from madspace.core._uses cimport PER_THREAD, is_captured, is_same, new_use, wait_for
 from madspace.core.event cimport order_streams
 from madspace.core.pool cimport defer_free
@@ -123,6 +123,7 @@ cdef class Lease:
         self.take_turn(stream)
         try:
             if stream is not None:
+                stream.check_open()
                 if self.ordered:
                     self.order(stream)
                 if self.shared:
@@ -172,6 +173,8 @@ cdef class Lease:
             self.depth += 1
             return 0
         if not self.turn.try_lock():
+            if stream is not None and is_closed():      # in a forked child nobody may be left to unlock it
+                refuse("cuStreamWaitEvent")
             with nogil:
                 self.turn.lock()
         self.holder = me

@@ -12,7 +12,7 @@ from madspace.core.stream cimport Stream
 
 from madspace.core.stream import Stream as new_stream
 
-cdef object changing = _thread.allocate_lock()
+cdef object changing = _thread.RLock()
 cdef dict recordings = {}       # {id of the capture: Recording}
 cdef dict sides = {}            # {device id: Stream}
 n_recordings = 0

@@ -1,12 +1,11 @@
 """Where the memory of a workspace comes from."""
-from operator import index
-
 from cuda.bindings cimport cydriver
 from libc.stdint cimport int64_t
 
 from madspace.core cimport _driver as drv
 from madspace.core._dtypes cimport CODE_UINT, dtype_name
 from madspace.core._lease cimport Lease, capture_of, lease_of
+from madspace.core._numbers cimport whole_number
 from madspace.core.device cimport Device
 from madspace.core.dlpack cimport import_array
 from madspace.core.stream cimport Stream, as_stream, own_stream
@@ -18,7 +17,7 @@ cdef object LARGEST = 1 << 62
 
 
 cdef object checked_size(object nbytes):
-    size = index(nbytes)
+    size = whole_number(nbytes, "nbytes")
     if not 0 <= size <= LARGEST:
         raise WorkspaceError(f"nbytes: expected 0 to 2**62, got {size}")
     return size

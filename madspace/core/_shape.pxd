@@ -12,11 +12,14 @@ cdef struct Shape:
 
 cdef enum:
     MAX_ATTRIBUTES = 2
+    MAX_SHARED = 0x7FFFFFFF     # what the driver takes as a number; what a device has is far below
 
 # ValueError and TypeError name the argument. cluster: None for none.
 cdef int read_shape(Shape* shape, object grid, object block, object shared, object cluster,
                     object cooperative) except -1
 cdef int read_cluster(Shape* shape, object cluster) except -1
+# The same for questions about blocks, where no grid is named.
+cdef int read_block(Shape* shape, object block, object shared, object cluster) except -1
 cdef str describe_shape(const Shape* shape)
 
 # The same for cuLaunchKernelEx; attributes: room for MAX_ATTRIBUTES, which must outlive the config.

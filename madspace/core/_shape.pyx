@@ -18,7 +18,6 @@ cdef enum:
     MAX_GRID_X = 0x7FFFFFFF
     MAX_GRID_YZ = 0xFFFF
     MAX_BLOCK_Z = 64
-    MAX_SHARED = 0x7FFFFFFF     # what the driver takes as a number; what a device has is far below
     MAX_CLUSTER = 16            # blocks; more than 8 must be allowed for the kernel
 
 
@@ -47,6 +46,13 @@ cdef int read_cluster(Shape* shape, object cluster) except -1:
                 f"cluster: expected a divisor of the grid in each direction, got {cluster} for grid "
                 f"{as_tuple(shape.grid)}")
     return 0
+
+
+cdef int read_block(Shape* shape, object block, object shared, object cluster) except -1:
+    # The cluster first: as the grid, which any cluster divides, it would be called one in the messages.
+    if cluster is not None:
+        read_extent("cluster", cluster, MAX_CLUSTER, MAX_CLUSTER, MAX_CLUSTER, shape.cluster)
+    return read_shape(shape, 1 if cluster is None else cluster, block, shared, cluster, False)
 
 
 cdef tuple as_tuple(const unsigned int* extent):

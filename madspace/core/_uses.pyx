@@ -94,7 +94,7 @@ cdef CUresult wait_behind(dict uses, CUcontext context, CUstream stream, bint* c
         code = drv.quiet_is_capturing(context, stream, captured)
     if captured[0] or uses is None:
         return code
-    for use in uses.values():
+    for use in list(uses.values()):     # another thread may add its own while this one is in the driver
         if code == cydriver.CUDA_SUCCESS:
             with nogil:
                 code = drv.quiet_stream_wait_event(context, stream, use.event)

@@ -4,7 +4,7 @@ import warnings
 cimport cython
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUdeviceptr, CUstream
-from libc.stdint cimport INT64_MAX, int64_t, uintptr_t
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uintptr_t
 
 from madspace.core cimport _driver as drv
 from madspace.core.device cimport Device
@@ -33,7 +33,10 @@ cdef class Allocator:
             answer = self.allocate_(size, device_id, <uintptr_t>stream)
             if isinstance(answer, bool) or not hasattr(answer, "__index__"):
                 raise TypeError(f"allocate: expected it to return an address, an int, got {type(answer).__name__}")
-            ptr = answer.__index__()
+            number = answer.__index__()
+            if not 0 <= number <= UINT64_MAX:
+                raise ValueError(f"allocate: expected it to return an address, got {number}")
+            ptr = number
         if ptr == 0:
             raise drv.error_of(
                 cydriver.CUDA_ERROR_OUT_OF_MEMORY, "allocate",
@@ -52,7 +55,7 @@ cdef class Allocator:
             return 0
         try:
             self.free_(<uintptr_t>ptr, size, device_id, <uintptr_t>stream)
-        except Exception as error:
+        except BaseException as error:      # SystemExit as well, which would end the process from here
             # Where warnings are errors this one leaves as what Python prints of errors that nobody can catch.
             warnings.warn(
                 f"free: the allocator that set_allocator() installed raised {type(error).__name__}: {error}; "

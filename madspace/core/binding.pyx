@@ -2,13 +2,12 @@
 
 from madspace.core._arguments cimport lay_out, write_argument
 from madspace.core._attach cimport attach
+from madspace.core._numbers cimport whole_number
 from madspace.core._shape cimport read_shape
 from madspace.core.kernel cimport Kernel, stream_for
 from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream, as_stream
 from madspace.core.tensor cimport Tensor
-
-import operator
 
 from madspace.core._refusal import refusal
 
@@ -82,9 +81,11 @@ cdef class BoundKernel:
         -----
         Launches that were queued before keep the value they had.
         """
-        cdef Py_ssize_t i = operator.index(index)
-        if not 0 <= i < <Py_ssize_t>self.params_.size():
-            raise IndexError(f"index: expected 0 to {<Py_ssize_t>self.params_.size() - 1}, got {index}")
+        cdef Py_ssize_t i
+        number = whole_number(index, "index")
+        if not 0 <= number < <Py_ssize_t>self.params_.size():
+            raise IndexError(f"index: expected 0 to {<Py_ssize_t>self.params_.size() - 1}, got {number}")
+        i = number
         self.memory_[i] = write_argument(self.params_[i], value, self.kernel.sizes_[i], i, self.stream)
         self.gather()
 

@@ -16,7 +16,8 @@ cdef class Capture:
     cdef int begin(self) except -1
     cdef int finish(self) except -1         # the graph has what was captured, or an exception tells why not
     cdef CUresult cancel(self) noexcept
-    cdef CUresult end(self, CUgraph* handle) noexcept
+    cdef CUresult end(self, CUgraph* handle) noexcept       # `recording` stays where it could not be ended
+    cdef int let_go(self) noexcept      # of the stream and the graph, afterwards
 
 
 cdef Capture new_capture(Stream stream, CUstreamCaptureMode mode, Graph graph, bint into, tuple after)

@@ -12,7 +12,7 @@ from madspace.core._attach cimport attach
 from madspace.core._recording cimport Recording, begin_recording, end_recording
 from madspace.core.event cimport order_streams
 from madspace.core.graph cimport Graph, new_graph
-from madspace.core.graph_node cimport node_handles
+from madspace.core.graph_node cimport node_handles, nodes_of
 from madspace.core.pool cimport free_deferred
 from madspace.core.stream cimport Stream
 
@@ -46,13 +46,17 @@ cdef class Capture:
     def __exit__(self, kind, value, traceback):
         if kind is not None:
             # What went wrong inside is what the caller needs to know.
-            self.cancel()
+            if self.recording is not None:
+                self.cancel()
         else:
             self.finish()
 
     def __dealloc__(self):
         if self.recording is not None:
             drv.report(self.cancel(), "cuStreamEndCapture")
+            if self.recording is not None:
+                end_recording(self.recording)
+                self.let_go()
 
     cdef int begin(self) except -1:
         cdef Recording recording
@@ -86,7 +90,9 @@ cdef class Capture:
                 else:
                     graphs.stream_begin_capture(stream, self.mode)
             self.recording = recording
+            self.graph.count_captures(1)
             try:
+                self.stream.hold()      # its capture must be ended, also where the block closes it
                 with nogil:
                     drv.stream_get_capture_info(stream, &recording.id)
                 begin_recording(recording)
@@ -100,30 +106,40 @@ cdef class Capture:
     cdef int finish(self) except -1:
         cdef CUgraph handle
         cdef Recording recording = self.recording
-        cdef CUresult code = self.end(&handle)
+        cdef CUresult code
+        if recording is None:
+            raise CaptureError("capture: expected one that goes on, got one that was not begun or has ended")
+        code = self.end(&handle)
         if code != cydriver.CUDA_SUCCESS:
-            self.graph.closed_ = not self.into
+            if self.recording is None:
+                self.graph.closed_ = not self.into
+                self.let_go()
             raise drv.error_of(code, "cuStreamEndCapture", f"the capture of {self.stream!r}")
         if not self.into:
             self.graph.adopt(handle)
         self.graph.operands.take(recording)
-        if recording.side is not None:
-            # The memory that was taken there is used in the order of this stream from now on.
-            try:
+        try:
+            if recording.side is not None:
+                # The memory that was taken there is used in the order of this stream from now on.
                 order_streams(recording.side, self.stream)
-            except BaseException:
-                self.graph.close()
-                raise
+        except BaseException:
+            self.let_go()
+            self.graph.close()
+            raise
+        self.let_go()
         return free_deferred()
 
     cdef CUresult cancel(self) noexcept:
         cdef CUgraph handle
         cdef CUresult code = self.end(&handle)
+        if self.recording is not None:
+            return code
         if not self.into:
             self.graph.closed_ = True
             if handle != NULL:
                 with nogil:
                     graphs.quiet_graph_destroy(handle)
+        self.let_go()
         # A capture that was broken has ended as well.
         return cydriver.CUDA_SUCCESS if 900 <= <int>code < 909 else code
 
@@ -142,10 +158,17 @@ cdef class Capture:
                     if handle[0] != NULL and not self.into:
                         graphs.quiet_graph_destroy(handle[0])
                     handle[0] = NULL
-        if self.recording is not None:
+                    drv.quiet_is_capturing(context, stream, &captured)
+        # In the wrong thread it goes on, for the right one to end it.
+        if not captured:
             end_recording(self.recording)
             self.recording = None
         return code
+
+    cdef int let_go(self) noexcept:
+        self.graph.count_captures(-1)
+        drv.report(self.stream.drop(), "cuStreamDestroy")
+        return 0
 
 
 attach(Capture, "__new__", refusal("Capture: use madspace.capture(stream)"))
@@ -260,8 +283,8 @@ def capture(stream, mode="relaxed", *, Graph into=None, after=()):
     ...     return result
     """
     cdef Stream where = to_stream(stream)
-    cdef tuple before = tuple(after)
-    if mode not in MODES:
+    cdef tuple before = nodes_of(after)
+    if not isinstance(mode, str) or mode not in MODES:
         raise ValueError(f"mode: expected one of {tuple(MODES)}, got {mode!r}")
     if into is None:
         if before:

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from madspace.core import _nvrtc
 from madspace.core.device import Device
@@ -75,7 +75,7 @@ def compile_image(
     ValueError
         For an `arch` of another form.
     TypeError
-        For a source, header or option that is no text.
+        For a source, name, header, option or folder that is no text.
     DriverNotFoundError, DriverError, ForkError
         As from ``Device``, where `arch` is left out.
 
@@ -85,11 +85,17 @@ def compile_image(
     or the loader's path, in this order. Nothing is cached, and the compiler does not start the driver.
     """
     text = _as_bytes("source", source)
-    texts = {header: _as_bytes(f"headers[{header!r}]", content) for header, content in (headers or {}).items()}
-    if isinstance(options, str):
-        raise TypeError(f"options: expected an iterable of str, got the str {options!r}")
+    _check_text("name", name)
+    if headers is not None and not isinstance(headers, Mapping):
+        raise TypeError(f"headers: expected a mapping of str to str or bytes, got {type(headers).__name__}")
+    texts = {}
+    for header, content in (headers or {}).items():
+        _check_text("headers", header)
+        texts[header] = _as_bytes(f"headers[{header!r}]", content)
+    options = _as_tuple("options", options, (str,))
+    folders = [os.fspath(folder) for folder in _as_tuple("include_dirs", include_dirs, (str, os.PathLike))]
     target = _target(arch)
-    folders = [*(os.fspath(folder) for folder in include_dirs), get_include(), *_nvrtc.find().include]
+    folders += [get_include(), *_nvrtc.find().include]
     # NVRTC's cache is the driver's, which it would start behind our back, also where forks are still to come.
     paths = [f"--include-path={folder}" for folder in folders]
     given = [f"--gpu-architecture={target}", "--no-cache", *options, *paths]
@@ -127,9 +133,33 @@ def compile(
     return Module(image, name=name)
 
 
+def _check_text(what: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{what}: expected a str, got {type(text).__name__}")
+    if "\0" in text or not text.isprintable():
+        raise ValueError(f"{what}: expected printable text, got {text!r}")
+
+
+def _as_tuple(what: str, items: object, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    names = " or ".join(kind.__name__ for kind in kinds)
+    if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+        raise TypeError(f"{what}: expected an iterable of {names}, got {items!r}")
+    found: tuple[Any, ...] = tuple(items)
+    for item in found:
+        if not isinstance(item, kinds):
+            raise TypeError(f"{what}: expected an iterable of {names}, got one with {item!r}")
+        path: Any = item
+        _check_text(what, os.fspath(path))
+    return found
+
+
 def _as_bytes(what: str, text: str | bytes) -> bytes:
     if isinstance(text, str):
-        return text.encode()
+        try:
+            return text.encode()
+        except UnicodeEncodeError as error:
+            rest = text[error.start : error.end]
+            raise ValueError(f"{what}: expected text that UTF-8 can hold, got {rest!r}") from None
     if not isinstance(text, bytes):
         raise TypeError(f"{what}: expected str or bytes, got {type(text).__name__}")
     return text

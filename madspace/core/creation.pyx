@@ -227,8 +227,11 @@ cdef int parse_device(object device) except? -3:
 
 cdef Stream stream_for(object array, object stream, int target):
     """The stream argument as a Stream of the target, else of the device of the array; None where neither is one."""
-    if stream is None or isinstance(stream, Stream):
+    if isinstance(stream, Stream):
+        (<Stream>stream).check_open()
         return stream
+    if stream is None:
+        return None
     if target < 0:
         target = array_device(array)
     return None if target < 0 else as_stream(stream, get_device(target))

@@ -18,7 +18,9 @@ cdef extern from "Python.h":
 
 
 cdef dict devices = {}              # id: Device; only ever grows
-cdef object adding = _thread.allocate_lock()
+# Reentrant, as all such locks here: the collector may run while one is held, and with it code of the caller's that
+# comes back to the same place in the same thread.
+cdef object adding = _thread.RLock()
 
 
 cdef class Device:
@@ -214,8 +216,7 @@ cdef Device get_device(int device_id):
     with adding:
         device = devices.get(device_id)
         if device is None:
-            device = make_device(device_id)
-            devices[device_id] = device
+            device = devices.setdefault(device_id, make_device(device_id))
     return device
 
 

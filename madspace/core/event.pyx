@@ -90,11 +90,11 @@ cdef class Event(Waitable):
         try:
             with nogil:
                 drv.event_create(&self.handle_, flags)
+            self.device = where
+            self.timing = timing
+            self.closed_ = False
         finally:
             where.pop(pushed)
-        self.device = where
-        self.timing = timing
-        self.closed_ = False
         if watchers() & LEAKS:
             remember(self)
 
@@ -123,9 +123,11 @@ cdef class Event(Waitable):
         ClosedError
             When the event or the stream is closed.
         """
-        self.check_open()
+        if self.closed_:
+            self.check_open()           # there may be no device
         cdef Stream where = as_stream(stream, self.device)
         cdef uint64_t capture
+        self.check_open()               # again: the line above may run code of the caller
         cdef int pushed = self.device.push()
         try:
             with nogil:

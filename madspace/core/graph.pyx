@@ -1,5 +1,4 @@
 """Graphs: device work that is described once and launched as a whole."""
-from operator import index
 
 cimport cython
 from libc.stdint cimport uintptr_t
@@ -11,9 +10,10 @@ from cuda.bindings.cydriver cimport CUDA_MEM_ALLOC_NODE_PARAMS, CUdeviceptr, CUg
 
 from madspace.core cimport _driver_graphs as graphs
 from madspace.core._graph_life cimport GraphLife
+from madspace.core._numbers cimport byte_count, whole_number
 from madspace.core._recording cimport make_stream
 from madspace.core.device cimport Device
-from madspace.core.graph_node cimport GraphNode, make_node, node_handles
+from madspace.core.graph_node cimport GraphNode, make_node, node_handles, nodes_of
 from madspace.core.kernel cimport Kernel
 from madspace.core.memory cimport Buffer
 
@@ -123,7 +123,7 @@ cdef class Graph(GraphLife):
         self.check_open()
         kernel.load(self.device)
         return self.add_captured(
-            lambda stream: kernel.launch(grid, block, *args, stream=stream, **options), tuple(after))
+            lambda stream: kernel.launch(grid, block, *args, stream=stream, **options), nodes_of(after))
 
     def add_fill(self, Buffer buffer not None, value, *, after=()):
         """Add setting every byte of a buffer, as Buffer.fill() does.
@@ -149,7 +149,7 @@ cdef class Graph(GraphLife):
             When the buffer is of another device, or closed.
         """
         expect_bytes("buffer", buffer)
-        return self.add_captured(lambda stream: buffer.fill(value, stream=stream), tuple(after))
+        return self.add_captured(lambda stream: buffer.fill(value, stream=stream), nodes_of(after))
 
     def add_copy(self, Buffer target not None, Buffer source not None, *, after=()):
         """Add the copy of a buffer to another one, as Buffer.copy_from() does.
@@ -177,7 +177,7 @@ cdef class Graph(GraphLife):
         expect_bytes("target", target)
         if source is target:
             raise ValueError("source: expected another buffer than target, got the same")
-        return self.add_captured(lambda stream: target.copy_from(source, stream=stream), tuple(after))
+        return self.add_captured(lambda stream: target.copy_from(source, stream=stream), nodes_of(after))
 
     def add_child(self, Graph other not None, *, after=()):
         """Add a whole graph as one node.
@@ -203,6 +203,7 @@ cdef class Graph(GraphLife):
         """
         cdef CUgraphNode handle
         cdef vector[CUgraphNode] before
+        cdef tuple nodes = nodes_of(after)
         self.check_open()
         other.check_open()
         if other is self:
@@ -210,7 +211,7 @@ cdef class Graph(GraphLife):
         other.check_untied("other")
         if other.device is not self.device:
             raise DeviceMismatchError(f"other: expected a graph of device {self.device.id}, got {other!r}")
-        before = node_handles(self, tuple(after))
+        before = node_handles(self, nodes)
         with nogil:
             graphs.graph_add_child(&handle, self.handle_, before.data(), before.size(), other.handle_)
         self.operands.join(other.operands)
@@ -234,8 +235,9 @@ cdef class Graph(GraphLife):
 
         Raises
         ------
-        ValueError
-            When a node of `after` is not of this graph; for a body, which can have no such nodes.
+        TypeError, ValueError
+            When `nbytes` is no number of bytes or 0, or a node of `after` is not of this graph; for a body, which can
+            have no such nodes.
         OutOfMemoryError
             When the device has no room.
         """
@@ -243,14 +245,15 @@ cdef class Graph(GraphLife):
         cdef CUgraphNode handle
         cdef vector[CUgraphNode] before
         cdef GraphNode node
-        cdef size_t size = index(nbytes)
+        cdef size_t size = byte_count(nbytes, "nbytes")
+        cdef tuple nodes = nodes_of(after)
         cdef int pushed
         self.check_open()
         if self.root is not None:
             raise ValueError("add_alloc: expected a graph, got the body of a conditional node")
         if size == 0:
             raise ValueError("nbytes: expected at least 1, got 0")
-        before = node_handles(self, tuple(after))
+        before = node_handles(self, nodes)
         memset(&params, 0, sizeof(params))
         params.poolProps.allocType = cydriver.CU_MEM_ALLOCATION_TYPE_PINNED
         params.poolProps.location.type = cydriver.CU_MEM_LOCATION_TYPE_DEVICE
@@ -290,11 +293,12 @@ cdef class Graph(GraphLife):
         cdef CUgraphNode handle
         cdef vector[CUgraphNode] before
         cdef CUdeviceptr ptr
+        cdef tuple nodes = nodes_of(after)
         self.check_open()
         if allocation.graph is not self or allocation.ptr not in self.unfreed:
             raise ValueError(f"allocation: expected a node of add_alloc() that was not freed, got {allocation!r}")
         ptr = allocation.ptr
-        before = node_handles(self, (allocation, *after))
+        before = node_handles(self, (allocation, *nodes))
         with nogil:
             graphs.graph_add_mem_free(&handle, self.handle_, before.data(), before.size(), ptr)
         del self.unfreed[allocation.ptr]
@@ -313,9 +317,14 @@ cdef class Graph(GraphLife):
         int
             The driver's handle (``cudaGraphConditionalHandle``), which kernels set with ``cudaGraphSetConditional``.
             It must be used for one node.
+
+        Raises
+        ------
+        TypeError, ValueError
+            When `start` is no int of 32 bits without a sign.
         """
         cdef cydriver.CUgraphConditionalHandle handle
-        cdef unsigned int value = 0 if start is None else start
+        cdef unsigned int value = 0 if start is None else word(start, "start", 32)
         cdef unsigned int flags = 0 if start is None else cydriver.CU_GRAPH_COND_ASSIGN_DEFAULT
         self.check_open()
         with nogil:
@@ -348,7 +357,7 @@ cdef class Graph(GraphLife):
         DriverError
             When the driver has no such nodes, or refuses the condition.
         """
-        return self.add_conditional(condition, tuple(after), cydriver.CU_GRAPH_COND_TYPE_IF, 2 if otherwise else 1)
+        return self.add_conditional(condition, nodes_of(after), cydriver.CU_GRAPH_COND_TYPE_IF, 2 if otherwise else 1)
 
     def add_while(self, condition, *, after=()):
         """Add a loop: nodes that run, all of them, as long as a condition is not zero.
@@ -370,7 +379,7 @@ cdef class Graph(GraphLife):
         ValueError, DriverError
             As from add_if().
         """
-        return self.add_conditional(condition, tuple(after), cydriver.CU_GRAPH_COND_TYPE_WHILE, 1)
+        return self.add_conditional(condition, nodes_of(after), cydriver.CU_GRAPH_COND_TYPE_WHILE, 1)
 
     cdef GraphNode add_captured(self, object work, tuple after):
         # Nodes are made by the calls that do the same work on a stream, with all their checks: captured, one at a time,
@@ -391,11 +400,12 @@ cdef class Graph(GraphLife):
         cdef CUgraphNode handle
         cdef vector[CUgraphNode] before
         cdef GraphNode node
+        cdef object number = word(condition, "condition", 64)
         self.check_open()
         before = node_handles(self, after)
         memset(&params, 0, sizeof(params))
         params.type = cydriver.CU_GRAPH_NODE_TYPE_CONDITIONAL
-        params.conditional.handle = condition
+        params.conditional.handle = number
         params.conditional.type = <cydriver.CUgraphConditionalNodeType>kind
         params.conditional.size = n_bodies
         params.conditional.ctx = self.device.context_
@@ -404,6 +414,14 @@ cdef class Graph(GraphLife):
         node = make_node(self, handle)
         node.bodies = tuple([make_body(self, params.conditional.phGraph_out[i]) for i in range(n_bodies)])
         return node
+
+
+cdef object word(object value, str name, object bits):
+    number = whole_number(value, name)
+    if not 0 <= number < 2**bits:
+        raise ValueError(f"{name}: expected 0 to 2**{bits} - 1, got {number}")
+    return number
+
 
 cdef int expect_bytes(str name, Buffer buffer) except -1:
     buffer.check_open()

@@ -12,6 +12,8 @@ from madspace.core cimport _driver as drv
 from madspace.core cimport _driver_graphs as graphs
 from madspace.core._attach cimport attach
 from madspace.core._graph_operands cimport Operands, Ordered
+from madspace.core._leaks cimport remember
+from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.graph cimport Graph
 from madspace.core.graph_node cimport GraphNode, make_node
 from madspace.core.stream cimport Stream, as_stream, own_stream
@@ -92,12 +94,12 @@ cdef class GraphExec:
         """
         cdef Stream where
         cdef Ordered operand
-        cdef list order = self.order
+        cdef list order
         cdef Py_ssize_t n_ready = 0
         cdef bint launched = False
         cdef int pushed, capturing
-        self.check_open()
         where = own_stream(self.device) if stream is None else as_stream(stream, self.device)
+        self.check_open()               # after what may run code of the caller
         pushed = self.device.push()
         try:
             with nogil:
@@ -106,6 +108,7 @@ cdef class GraphExec:
                 raise drv.error_of(
                     cydriver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuGraphLaunch",
                     f"{where!r} is being captured; what a capture can hold is the Graph, through add_child()")
+            order = self.order
             for operand in order:
                 operand.before(where)
                 n_ready += 1
@@ -137,8 +140,8 @@ cdef class GraphExec:
         """
         cdef Stream where
         cdef int pushed
-        self.check_open()
         where = own_stream(self.device) if stream is None else as_stream(stream, self.device)
+        self.check_open()
         pushed = self.device.push()
         try:
             where.refuse_in_capture("cuGraphUpload")
@@ -220,11 +223,12 @@ cdef class GraphExec:
         cdef GraphNode model
         cdef Operands operands
         cdef int pushed
-        self.check_open()
         if node.graph is not self.graph or node.kind != "kernel":
             raise ValueError(f"node: expected a kernel node of {self.graph!r}, got {node!r}")
         scratch = empty_graph(self.device)
         model = scratch.add_kernel(kernel, grid, block, *args, shared=shared)
+        self.check_open()
+        self.graph.check_open()         # without it the node is gone
         operands = Operands.__new__(Operands)
         operands.join(self.operands)
         operands.join(scratch.operands)
@@ -333,4 +337,6 @@ def new_executable(Graph graph not None):
         raise drv.error_of(code, "cuGraphInstantiateWithParams", told)
     if graph.tied:
         graph.executable = weakref.ref(executable)
+    if watchers() & LEAKS:
+        remember(executable)
     return executable

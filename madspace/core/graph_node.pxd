@@ -11,5 +11,7 @@ cdef class GraphNode:
 
 
 cdef GraphNode make_node(object graph, CUgraphNode handle)
+# What `after` names, which may be any iterable. TypeError.
+cdef tuple nodes_of(object after)
 # For the driver. TypeError, ValueError where one is no node of the graph.
 cdef vector[CUgraphNode] node_handles(object graph, tuple nodes) except *

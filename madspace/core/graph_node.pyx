@@ -72,6 +72,14 @@ cdef GraphNode make_node(object graph, CUgraphNode handle):
     return node
 
 
+cdef tuple nodes_of(object after):
+    try:
+        nodes = iter(after)
+    except TypeError:
+        raise TypeError(f"after: expected GraphNodes, got {type(after).__name__}") from None
+    return tuple(nodes)
+
+
 cdef vector[CUgraphNode] node_handles(object graph, tuple nodes) except *:
     cdef vector[CUgraphNode] handles
     for node in nodes:

@@ -104,6 +104,9 @@ cdef class Kernel(KernelCode):
             more_params.resize(self.sizes_.size())
             words, params = more_words.data(), more_params.data()
         taken = lay_out(args, self.sizes_, self.name, where, words, params, &n_memory)
+        if self.module.closed_ or where.closed_:        # meanwhile, by code of the caller that the arguments ran
+            self.module.check_open()
+            where.check_open()
         self.launch_ordered(function, &shape, where, params, None if n_memory == 0 else taken)
 
     def bind(self, grid, block, *args, stream, shared=0, cluster=None, cooperative=False):

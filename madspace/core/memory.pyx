@@ -1,6 +1,8 @@
 """Buffers: device memory that goes back only after its last reader."""
 cimport cython
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
+)
 
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUresult
@@ -9,6 +11,7 @@ from madspace.core cimport _driver as drv
 from madspace.core._allocation cimport give_memory, take_memory
 from madspace.core._attach cimport attach
 from madspace.core._leaks cimport remember
+from madspace.core._numbers cimport whole_number
 from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_of, recording_with
 from madspace.core._teardown cimport is_closed
 from madspace.core._uses cimport Use, is_captured, is_same, key_of, lasting, new_use, wait_for
@@ -103,6 +106,7 @@ cdef class Buffer:
         """
         cdef Py_buffer view
         cdef Stream where = self.stream if stream is None else as_stream(stream, self.pool.device)
+        expect_buffer(source, "source")
         PyObject_GetBuffer(source, &view, PyBUF_C_CONTIGUOUS)
         try:
             transfer(self, &view, where, True)
@@ -138,6 +142,7 @@ cdef class Buffer:
         if out is None:
             self.check_open()
             out = bytearray(self.nbytes)
+        expect_buffer(out, "out")
         PyObject_GetBuffer(out, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
         try:
             transfer(self, &view, where, False)
@@ -200,15 +205,16 @@ cdef class Buffer:
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             When `value` is not a byte.
         ClosedError
             When the buffer or the stream is closed.
         """
         cdef Stream where = self.stream if stream is None else as_stream(stream, self.pool.device)
-        if not 0 <= value <= 255:
-            raise ValueError(f"value: expected a byte, 0 to 255, got {value}")
-        cdef unsigned char byte = value
+        number = whole_number(value, "value")
+        if not 0 <= number <= 255:
+            raise ValueError(f"value: expected a byte, 0 to 255, got {number}")
+        cdef unsigned char byte = number
         self.check_open()
         if self.nbytes == 0:
             return
@@ -426,6 +432,12 @@ cdef Buffer heir_of(Buffer buffer):
     buffer.uses_ = None
     buffer.ptr_ = 0
     return heir
+
+
+cdef int expect_buffer(object thing, str name) except -1:
+    if not PyObject_CheckBuffer(thing):
+        raise TypeError(f"{name}: expected an object with the buffer protocol, got {type(thing).__name__}")
+    return 0
 
 
 cdef int transfer(Buffer buffer, Py_buffer* view, Stream stream, bint to_device) except -1:

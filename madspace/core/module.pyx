@@ -26,7 +26,7 @@ from madspace.errors import ClosedError, KernelImageError
 cdef enum:
     LOG_NBYTES = 4096
 
-cdef object loading = _thread.allocate_lock()
+cdef object loading = _thread.RLock()
 cdef dict by_device = {}        # (stem, device id): Module
 cdef dict by_file = {}          # file name: Module; images are shared by the devices that they fit
 cdef dict loaded = {}           # file name: sha256
@@ -77,6 +77,9 @@ cdef class Module:
             self.name = f"<{len(image)} bytes>" if name is None else name
             self.load(image)
         else:
+            if not isinstance(image, (str, os.PathLike)):
+                raise TypeError(
+                    f"image: expected bytes, bytearray, memoryview, str or os.PathLike, got {type(image).__name__}")
             self.name = os.fsdecode(image) if name is None else name
             with open(image, "rb") as file:
                 self.load(file.read())
@@ -149,12 +152,13 @@ cdef class Module:
         from madspace.core.kernel import make_kernel
 
         cdef CUkernel handle
-        cdef bytes encoded = name.encode()
+        cdef bytes encoded = name.encode(errors="replace")
         cdef const char* text = encoded
-        cdef int found
+        cdef int found = 0
         self.check_open()
-        with nogil:
-            found = drv.library_get_kernel(&handle, self.library_, text)
+        if "\0" not in name:        # which the driver would take for the end
+            with nogil:
+                found = drv.library_get_kernel(&handle, self.library_, text)
         if not found:
             there = ", ".join(self.kernel_names) or "none"
             raise KernelImageError(f"{self.name}: no kernel named {name!r}; there are: {there}")
@@ -239,9 +243,8 @@ cdef Module load_shipped(dict image):
     module.name = image["file"]
     module.load(read_image(image))
     module.shared_ = True
-    by_file[module.name] = module
     loaded[module.name] = image["sha256"]
-    return module
+    return by_file.setdefault(module.name, module)      # what the collector ran may have loaded it meanwhile
 
 
 def loaded_images():

@@ -9,7 +9,7 @@ cdef class PinnedBuffer:
     cdef readonly Device device
     cdef dict uses_              # streams that use it: {key: Use}
     cdef Stream writer_          # the stream of the last write, None where the host wrote last
-    cdef int n_views_            # exported by the buffer protocol
+    cdef int n_views_            # exported by the buffer protocol, and copies that are being queued
     cdef bint closed_
     cdef object __weakref__
     cdef int check_open(self) except -1

@@ -1,5 +1,4 @@
 """Page-locked host memory, which the device copies to and from while the host goes on."""
-from operator import index
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -7,6 +6,7 @@ from libc.stdint cimport uintptr_t
 
 from madspace.core cimport _driver as drv
 from madspace.core._leaks cimport remember
+from madspace.core._numbers cimport byte_count
 from madspace.core._pinned_blocks cimport Block, all_done, put_block, take_block, unlock_idle
 from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed
@@ -19,7 +19,7 @@ from madspace.core.stream cimport Stream, as_stream
 import numpy as np
 
 from madspace.core.device import as_device
-from madspace.errors import ClosedError, ShapeError
+from madspace.errors import ClosedError, DTypeError, ShapeError
 
 
 @cython.no_gc_clear         # the destructor needs the block
@@ -44,6 +44,8 @@ cdef class PinnedBuffer:
     ------
     OutOfMemoryError
         When no more memory can be locked.
+    TypeError, ValueError
+        When `nbytes` is no number of bytes.
     DriverNotFoundError, DriverError, ForkError
         As from ``Device``.
 
@@ -72,7 +74,7 @@ cdef class PinnedBuffer:
     def __init__(self, nbytes, device=None):
         if not self.closed_ or self.device is not None:
             raise TypeError("PinnedBuffer: __init__ was called twice")
-        cdef size_t size = index(nbytes)
+        cdef size_t size = byte_count(nbytes, "nbytes")
         cdef Device where = get_device(0) if device is None else as_device(device)
         if size > 0:
             self.block_ = take_block(size, where)
@@ -121,11 +123,19 @@ cdef class PinnedBuffer:
         ------
         ValueError
             When the size of an element does not divide `nbytes`.
+        DTypeError
+            When `dtype` is none.
         ClosedError
             When the buffer is closed.
         """
         self.check_open()
-        return np.frombuffer(self, dtype) if self.nbytes > 0 else np.empty(0, dtype)
+        try:
+            kind = np.dtype(dtype)
+        except (TypeError, ValueError, SyntaxError):        # the latter two for text
+            raise DTypeError(f"dtype: expected a numpy dtype, got {dtype!r}") from None
+        if kind.itemsize == 0 or self.nbytes % kind.itemsize:
+            raise ValueError(f"dtype: expected elements whose size divides {self.nbytes} bytes, got {kind!r}")
+        return np.frombuffer(self, kind) if self.nbytes > 0 else np.empty(0, kind)
 
     def copy_to(self, Buffer buffer not None, *, stream=None):
         """Copy the whole content to device memory, without waiting.
@@ -221,12 +231,14 @@ cdef class PinnedBuffer:
         Raises
         ------
         BufferError
-            While there are views of it (numpy(), memoryview).
+            While there are views of it (numpy(), memoryview), or another thread is in the midst of a copy.
         """
         if self.closed_:
             return
         if self.n_views_ > 0:
-            raise BufferError(f"close: expected no views of the memory, got {self.n_views_}: drop the arrays first")
+            raise BufferError(
+                f"close: expected neither views of the memory nor copies in other threads, got {self.n_views_}: drop "
+                "the arrays first")
         self.closed_ = True
         self.let_go()
 
@@ -308,8 +320,10 @@ cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device)
         raise ShapeError(f"buffer: expected {pinned.nbytes} bytes, got {buffer.nbytes}")
     if pinned.nbytes == 0:
         return 0
-    pushed = device.push()
+    pinned.n_views_ += 1        # nobody closes it meanwhile
+    pushed = -1
     try:
+        pushed = device.push()
         waited = pinned.before(where, not to_device)
         buffer.before(where, to_device)
         with nogil:
@@ -320,5 +334,7 @@ cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device)
         buffer.after(where, to_device)
         pinned.after(where, not to_device, waited)
     finally:
-        device.pop(pushed)
+        pinned.n_views_ -= 1
+        if pushed != -1:
+            device.pop(pushed)
     return 0

@@ -1,7 +1,6 @@
 """Pools of device memory."""
 import _thread
 from collections import namedtuple
-from operator import index
 
 cimport cython
 from libc.stdint cimport UINT64_MAX, uint64_t, uintptr_t
@@ -13,6 +12,7 @@ from cuda.bindings.cydriver cimport CUmemPool_attribute, CUresult
 from madspace.core cimport _driver as drv
 from madspace.core._foreign cimport release_finished
 from madspace.core._leaks cimport remember
+from madspace.core._numbers cimport byte_count
 from madspace.core._retired cimport reap_pools, retire_pool
 from madspace.core._teardown cimport is_closed, refuse
 from madspace.core._watch cimport LEAKS, watchers
@@ -34,7 +34,7 @@ the driver's: in buffers, those included whose free the device has not reached, 
 the pool's, None for none.
 """
 
-cdef object making = _thread.allocate_lock()
+cdef object making = _thread.RLock()
 cdef object allocate_buffer = None      # of the layer above, from the first allocate() on
 cdef list deferred = []
 
@@ -166,8 +166,10 @@ cdef class MemoryPool:
         -----
         Memory whose free the device has not reached is not idle: synchronise first to give that back, too.
         """
-        cdef size_t keep = bytes_of(min_bytes_to_keep, "min_bytes_to_keep")
+        cdef size_t keep = byte_count(min_bytes_to_keep, "min_bytes_to_keep")
         self.check_open()
+        if is_closed():         # in a forked child nobody may be left to release the locks below
+            refuse("cuMemPoolTrimTo")
         free_deferred()
         release_finished()
         with nogil:
@@ -202,6 +204,8 @@ cdef class MemoryPool:
             When the stream belongs to another device.
         ClosedError
             When the pool or the stream is closed.
+        TypeError, ValueError
+            When `nbytes` is no number of bytes.
 
         Notes
         -----
@@ -210,7 +214,7 @@ cdef class MemoryPool:
         until the next launch.
         """
         self.check_open()
-        cdef size_t size = index(nbytes)
+        cdef size_t size = byte_count(nbytes, "nbytes")
         cdef Stream where = own_stream(self.device) if stream is None else as_stream(stream, self.device)
         global allocate_buffer
         if allocate_buffer is None:
@@ -271,10 +275,7 @@ cdef class MemoryPool:
 
 cdef uint64_t bytes_of(object value, str name) except? 0:
     """A number of bytes; None stands for all of them."""
-    number = UINT64_MAX if value is None else index(value)
-    if not 0 <= number <= UINT64_MAX:
-        raise ValueError(f"{name}: expected a number of bytes, 0 to 2**64 - 1, got {number}")
-    return number
+    return UINT64_MAX if value is None else byte_count(value, name)
 
 
 cdef int create(MemoryPool pool, Device device, uint64_t threshold) except -1:
@@ -303,7 +304,8 @@ cdef MemoryPool own_pool(Device device):
         if device.pool_ is None:
             pool = MemoryPool.__new__(MemoryPool)
             create(pool, device, UINT64_MAX)
-            device.pool_ = pool
+            if device.pool_ is None:        # not made meanwhile by what the collector ran
+                device.pool_ = pool
     return device.pool_
 
 

@@ -11,4 +11,5 @@ cdef class WorkspaceLayout:
     cdef readonly size_t alignment
     # The index of the new region. ValueError, OverflowError.
     cdef Py_ssize_t add(self, size_t nbytes, size_t alignment) except -1
+    cdef Py_ssize_t number(self, object index) except -1
     cdef int check_index(self, Py_ssize_t index) except -1

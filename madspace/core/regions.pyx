@@ -1,7 +1,7 @@
 """Layouts: how the bytes of a workspace are shared out."""
 cimport cython
 
-from operator import index as as_index
+from madspace.core._numbers cimport whole_number
 
 cdef enum:
     LARGEST_ALIGNMENT = 1 << 20
@@ -55,7 +55,7 @@ cdef class WorkspaceLayout:
         OverflowError
             When the regions exceed 2**62 bytes.
         """
-        size, step = as_index(nbytes), as_index(alignment)
+        size, step = whole_number(nbytes, "nbytes"), whole_number(alignment, "alignment")
         if size < 0:
             raise ValueError(f"nbytes: expected 0 or more, got {size}")
         if not 0 < step <= LARGEST_ALIGNMENT:
@@ -66,15 +66,11 @@ cdef class WorkspaceLayout:
 
     def offset(self, index):
         """Tell where a region begins, in bytes from the start of the workspace."""
-        cdef Py_ssize_t i = index
-        self.check_index(i)
-        return self.offsets[i]
+        return self.offsets[self.number(index)]
 
     def size(self, index):
         """Tell the size of a region, in bytes."""
-        cdef Py_ssize_t i = index
-        self.check_index(i)
-        return self.sizes[i]
+        return self.sizes[self.number(index)]
 
     def __len__(self):
         return self.sizes.size()
@@ -95,7 +91,13 @@ cdef class WorkspaceLayout:
         self.alignment = max(self.alignment, alignment)
         return <Py_ssize_t>self.sizes.size() - 1
 
+    cdef Py_ssize_t number(self, object index) except -1:
+        index = whole_number(index, "index")
+        if not 0 <= index < <Py_ssize_t>self.sizes.size():
+            raise IndexError(f"index: expected a region from 0 to {<Py_ssize_t>self.sizes.size() - 1}, got {index}")
+        return index
+
     cdef int check_index(self, Py_ssize_t index) except -1:
         if index < 0 or <size_t>index >= self.sizes.size():
-            raise IndexError(f"index: expected a region from 0 to {<Py_ssize_t>self.sizes.size() - 1}, got {index}")
+            self.number(index)
         return 0

@@ -1,5 +1,6 @@
 """Scopes that count the device memory that is allocated and freed while they are active."""
 import _thread
+import os
 from collections import namedtuple
 from functools import wraps
 
@@ -54,8 +55,9 @@ cdef extern from *:
 Record = namedtuple("Record", "n_scopes peak_bytes total_bytes left_bytes peak_count total_count left_count")
 Record.__doc__ = """What all ended scopes of one name counted: peaks are the largest of them, the others are sums."""
 
-cdef object changing = _thread.allocate_lock()     # guards what follows, and the flag that others test
+cdef object changing = _thread.RLock()     # guards what follows, and the flag that others test
 cdef dict records_ = {}
+os.register_at_fork(after_in_child=changing._at_fork_reinit)    # whoever held it is not there
 
 
 cdef class statistics:
@@ -181,7 +183,7 @@ cdef class statistics:
             if self.active_:
                 end(self)
                 if self.name is not None:
-                    records_[self.name] = added(records_.get(self.name, Record(0, 0, 0, 0, 0, 0, 0)), self)
+                    add_record(self)
 
     def __call__(self, function):
         """Wrap a function so that each call has a scope."""
@@ -214,6 +216,16 @@ cdef int end(statistics scope) except -1:
     if scopes.remove(&scope.tally_):
         watch(STATISTICS, False)
     return 0
+
+
+cdef int add_record(statistics scope) except -1:
+    while True:
+        before = records_.get(scope.name)
+        after = added(Record(0, 0, 0, 0, 0, 0, 0) if before is None else before, scope)
+        # What the collector ran meanwhile, in this very thread, may have ended a scope of the same name.
+        if records_.get(scope.name) is before:
+            records_[scope.name] = after
+            return 0
 
 
 cdef object added(object record, statistics scope):

@@ -1,6 +1,5 @@
 """Streams: our own, and other libraries' handles."""
 import _thread
-from operator import index
 
 cimport cython
 from libc.stdint cimport uintptr_t
@@ -10,6 +9,7 @@ from cuda.bindings.cydriver cimport CUdevice, CUresult, CUstream
 
 from madspace.core cimport _driver as drv
 from madspace.core._leaks cimport remember
+from madspace.core._numbers cimport whole_number
 from madspace.core._teardown cimport is_closed, refuse
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.device cimport Device, get_device
@@ -21,7 +21,7 @@ cdef enum:
     LEGACY = 1          # the driver's names for its two default streams; 0 would mean either
     PER_THREAD = 2
 
-cdef object making = _thread.allocate_lock()
+cdef object making = _thread.RLock()
 
 
 cdef class Waitable:
@@ -241,12 +241,16 @@ cdef class Stream(Waitable):
             When the event belongs to another device.
         ClosedError
             When the stream or the event is closed.
+        TypeError
+            For anything else.
         """
         self.check_open()
         if event is None:
             from madspace.core.event import Event
 
             event = Event(self.device)
+        elif not isinstance(event, Waitable) or isinstance(event, Stream):
+            raise TypeError(f"event: expected an Event, got {type(event).__name__}")
         event.record(self)
         return event
 
@@ -333,7 +337,7 @@ cdef int create(Stream stream, Device device, object priority) except -1:
     cdef int least, greatest
     cdef CUstream handle
     cdef int level
-    cdef object number = index(priority)
+    cdef object number = whole_number(priority, "priority")
     cdef int pushed = device.push()
     try:
         if number != 0:
@@ -344,10 +348,10 @@ cdef int create(Stream stream, Device device, object priority) except -1:
         level = number
         with nogil:
             drv.stream_create(&handle, cydriver.CU_STREAM_NON_BLOCKING, level)
+        stream.owned_ = True
+        adopt(stream, device, handle)
     finally:
         device.pop(pushed)
-    stream.owned_ = True
-    adopt(stream, device, handle)
     return 0
 
 
@@ -370,7 +374,8 @@ cdef Stream own_stream(Device device):
         if device.stream_ is None:
             stream = Stream.__new__(Stream)
             create(stream, device, 0)
-            device.stream_ = stream
+            if device.stream_ is None:      # not made meanwhile by what the collector ran
+                device.stream_ = stream
     return device.stream_
 
 

@@ -157,6 +157,32 @@ buffer.close()
     assert [event["action"] for event in read(log)] == ["allocate", "free"]
 
 
+@pytest.mark.fake
+@pytest.mark.needs("fork")
+def test_a_child_forked_in_the_midst_of_a_line_ends(run_python, tmp_path):
+    os.mkfifo(tmp_path / "log")  # whose opening waits for a reader
+    done = run_python(
+        """
+import os, threading, time
+import madspace
+pool = madspace.Device(0).pool
+thread = threading.Thread(target=pool.allocate, args=(8,))
+thread.start()
+time.sleep(0.2)
+child = os.fork()
+if child == 0:
+    raise SystemExit(7)     # through the exit hooks
+print(os.waitpid(child, 0)[1] >> 8)
+reader = os.open(os.environ["MADSPACE_ALLOC_LOG"], os.O_RDONLY | os.O_NONBLOCK)
+thread.join()
+""",
+        env={"MADSPACE_ALLOC_LOG": str(tmp_path / "log")},
+        args=("-W", "ignore"),
+        timeout=20,
+    )
+    assert done.stdout == "7\n", done.stderr
+
+
 def test_nothing_happens_without_an_allocation(run, log):
     run("")
     assert not log.exists()

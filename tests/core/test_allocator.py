@@ -174,20 +174,35 @@ def test_a_wrong_answer_is_an_error(device):
     with pytest.raises(ValueError, match="aligned to 256 bytes, got 0x7f0010"):
         device.pool.allocate(N)
     assert freed == [0x7F0010]
+    for address in (-256, 2**64):
+        madspace.set_allocator(0, lambda *args, address=address: address, print)
+        with pytest.raises(ValueError, match=f"allocate: expected it to return an address, got {address}"):
+            device.pool.allocate(N)
 
 
 @pytest.mark.parametrize("end", ["close", "drop"])
 def test_what_free_raises_is_a_warning(device, end):
+    check_raising_free(device, end, KeyError("mine"))
+
+
+@pytest.mark.fake
+@pytest.mark.parametrize("end", ["close", "drop"])
+def test_leaving_from_free_is_a_warning(device, end):
+    check_raising_free(device, end, SystemExit("mine"))
+
+
+def check_raising_free(device, end, raised):
+    """Let an allocator's free raise at the end of a buffer."""
     other, broken = Other(), []
 
     def free(*args):
         broken.append(args)
-        raise KeyError("mine")
+        raise raised
 
     madspace.set_allocator(0, other.allocate, free)
     kept = [device.pool.allocate(N)]
     act = kept.clear if end == "drop" else kept[0].close
-    with pytest.warns(MadspaceWarning, match=f"free: .* raised KeyError: 'mine'; {N} bytes"):
+    with pytest.warns(MadspaceWarning, match=f"free: .* raised {type(raised).__name__}: .*mine.*; {N} bytes"):
         act()
     with current():
         for args in broken:

@@ -5,7 +5,7 @@ import pytest
 # The lines count from the first one of the script.
 SCRIPT = """import atexit, sys; from pathlib import Path
 import madspace
-from madspace import Buffer, Device, Event, MemoryPool, Module, PinnedBuffer, Stream
+from madspace import Buffer, Device, Event, Graph, MemoryPool, Module, PinnedBuffer, Stream, capture
 device = Device(0)
 image = Path(sys.argv[1]).read_bytes()
 """
@@ -42,6 +42,7 @@ def test_leftovers_are_told_with_their_lines(run):
     MemoryPool(),
     PinnedBuffer(500),
     Module(image),
+    Graph(),
 ]
 def three():
     return [device.pool.allocate(24)
@@ -49,14 +50,30 @@ def three():
 kept += three()
 """)
     assert lines == [
-        "madspace: 9 left at exit (MADSPACE_LEAK_CHECK):",
+        "madspace: 10 left at exit (MADSPACE_LEAK_CHECK):",
         "  1 Buffer, 1000 bytes, from /script.py:7",
         "  1 Stream, from /script.py:8",
         "  1 Event, from /script.py:9",
         "  1 MemoryPool, from /script.py:10",
         "  1 PinnedBuffer, 500 bytes, from /script.py:11",
         "  1 Module, from /script.py:12",
-        "  3 Buffer, 72 bytes, from /script.py:15",
+        "  1 Graph, from /script.py:13",
+        "  3 Buffer, 72 bytes, from /script.py:16",
+    ]
+
+
+def test_graphs_are_told_with_their_lines(run):
+    lines = run("""with Stream() as stream:
+    with capture(stream) as graph:
+        pass
+    executable = graph.instantiate()
+whole = Graph()
+(body,) = whole.add_if(whole.add_condition(0)).bodies
+""")
+    assert sorted(lines[1:]) == [
+        "  1 Graph, from /script.py:10",
+        "  1 Graph, from /script.py:7",
+        "  1 GraphExec, from /script.py:9",
     ]
 
 

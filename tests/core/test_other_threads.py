@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import threading
 
 import numpy as np
 import pytest
@@ -76,6 +77,53 @@ def test_a_read_of_pinned_memory_during_a_write(device, buffer, late, meanwhile)
     assert not pinned.query()
     pinned.synchronize()
     assert pinned.query()
+
+
+def test_a_use_that_is_noted_during_the_free_of_the_buffer(device, fake, buffer, late, capfd):
+    another, begun, freeing = Stream(device), threading.Event(), threading.Event()
+    for stream in (late, Stream(device)):
+        buffer.fill(7, stream=stream)
+    thread = threading.Thread(target=buffer.fill, args=(8,), kwargs={"stream": another})
+
+    def pause(held):
+        begun.set()
+        freeing.wait(10)
+
+    def resume(held):
+        freeing.set()
+        thread.join()
+
+    with fake.calling("cuMemsetD8Async", pause):
+        thread.start()
+        begun.wait(10)
+        with fake.calling("cuStreamWaitEvent", resume):
+            buffer.close()
+    fake.clear_faults()  # the other thread was wrong to use it
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("use", ["copy_to", "copy_from", "launch"])
+def test_pinned_memory_is_not_closed_in_the_midst_of_a_copy(device, stream, buffer, meanwhile, use):
+    pinned, raised = PinnedBuffer(N, device), []
+
+    def close():
+        try:
+            pinned.close()
+        except BufferError as error:
+            raised.append(error)
+
+    with capture(stream) as graph:
+        pinned.copy_to(buffer, stream=stream)
+    executable = graph.instantiate()
+    action, call = {
+        "copy_to": (lambda: pinned.copy_to(buffer), "cuStreamIsCapturing"),
+        "copy_from": (lambda: pinned.copy_from(buffer), "cuStreamIsCapturing"),
+        "launch": (lambda: executable.launch(stream), "cuGraphLaunch"),
+    }[use]
+    with meanwhile(call, close):
+        action()
+    assert len(raised) == 1
+    pinned.close()
 
 
 def test_writes_of_pinned_memory_forget_what_they_waited_for(fake, buffer, late):

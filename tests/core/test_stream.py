@@ -7,6 +7,7 @@ import weakref
 import pytest
 from raw_driver import ForeignStream, capturing, current, current_context
 
+from madspace.core.event import Event
 from madspace.core.stream import Stream, to_stream
 from madspace.errors import CaptureError, ClosedError, DeviceMismatchError, DriverError
 
@@ -272,6 +273,16 @@ def test_each_failure_of_a_creation_leaves_nothing(fake, device):
         fake.reset()
 
 
+@pytest.mark.parametrize("kind", [Stream, Event], ids=lambda kind: kind.__name__)
+def test_a_context_that_cannot_be_put_back_takes_no_handle_with_it(fake, device, kind):
+    before, depth = fake.counts(), fake.context_depth()
+    with fake.failing("cuCtxPopCurrent"), pytest.raises(DriverError):
+        kind(device)
+    fake.lib.fake_trim_contexts(depth)
+    gc.collect()
+    assert fake.counts() == before
+
+
 def test_a_with_block_leaves_the_own_stream_open(device):
     with device.default_stream as stream:
         stream.synchronize()
@@ -281,3 +292,11 @@ def test_a_with_block_leaves_the_own_stream_open(device):
 def test_a_priority_out_of_any_range_names_the_argument(device):
     with pytest.raises(ValueError, match=r"priority: expected .* got 1099511627776"):
         Stream(device, priority=2**40)
+
+
+@pytest.mark.fake
+@pytest.mark.parametrize("bad", [1, "event", Stream], ids=["int", "str", "Stream"])
+def test_only_events_are_recorded(device, stream, bad):
+    event = Stream(device) if bad is Stream else bad
+    with pytest.raises(TypeError, match="event: expected an Event, got"):
+        stream.record(event)

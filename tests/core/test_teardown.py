@@ -205,3 +205,51 @@ print(counts["device_memory"], counts["stream"], fake.faults())
     )
     assert done.stdout == "0 1 []\n" or done.stdout == "0 0 []\n", done.stdout + done.stderr
     assert done.stderr == ""
+
+
+def test_nothing_is_called_where_the_driver_ends_in_the_midst_of_a_call(run_python):
+    done = run_python(
+        """
+import fake_driver, madspace
+from madspace.core import _teardown
+fake = fake_driver.load()
+pool = madspace.Device(0).pool
+def end(held):
+    _teardown._close_gate()
+    fake.deinitialise()
+with fake.calling("cuMemPoolGetAttribute", end):
+    pool.used_bytes
+"""
+    )
+    # That call had passed the gate; the one that would put the capture mode back must not.
+    assert [fault.split()[-1] for fault in done.faults] == ["cuMemPoolGetAttribute"]
+
+
+@pytest.mark.needs("fork")
+def test_a_forked_child_waits_for_no_workspace(run_python):
+    done = run_python(
+        START
+        + OBJECTS
+        + FORK
+        + """
+held, done = threading.Event(), threading.Event()
+def hold():
+    workspace.before(other)
+    held.set()
+    done.wait()
+    workspace.after(other)
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+def child():
+    try:
+        workspace.before(stream)
+    except ForkError:
+        print("ForkError")
+print(in_child(child))
+done.set()
+thread.join()
+""",
+        timeout=20,
+    )
+    assert (done.stdout, done.stderr) == ("ForkError\n0\n", "")

@@ -108,7 +108,7 @@ def test_one_stream_queues_no_events(fake, workspace, stream):
     for _ in range(10):
         workspace.before(stream)
         workspace.after(stream)
-    assert set(fake.names()) <= {"cuStreamGetCaptureInfo", "cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent"}
+    assert set(fake.names()) <= {"cuStreamIsCapturing", "cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent"}
 
 
 def test_a_bare_stream_creates_no_events_for_long(fake, device, workspace, stream):

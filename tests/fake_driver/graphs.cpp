@@ -154,6 +154,8 @@ API int cuGraphDestroy(void* handle) {
         fault("destruction of a graph that belongs to a node: " + hex(handle));
         return call(kInvalidValue);
     }
+    for (Capture* capture : state().captures)
+        if (capture->graph == graph) fault("destruction of a graph that is being captured into: " + hex(handle));
     drop(graph);
     return call.code;
 }
@@ -372,6 +374,10 @@ API int cuGraphExecKernelNodeSetParams_v2(void* handle, void* node, const Kernel
     if (call.code) return call.code;
     GraphExec* exec = find<GraphExec>(handle);
     if (!exec) return call(kInvalidValue);
+    if (!static_cast<Node*>(node)->graph->live) {
+        fault("node of a graph used after its end: " + hex(node));
+        return call(kInvalidValue);
+    }
     auto program = std::make_shared<Program>(*exec->program);
     for (Step& step : program->steps) {
         if (step.origin != node || step.type != kKernelNode) continue;
