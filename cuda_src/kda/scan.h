@@ -215,7 +215,7 @@ MS_FN void scan(const Args& args, const Ring<D>& ring, const Sequence& sequence,
             out += static_cast<i64>(kChunk) * D * args.value_heads;
             done += kChunk;
         }
-        if (done == next)
+        if (stop == next)
             for (int i = snapshots.first; i < snapshots.end; ++i)
                 if (snapshots.token(args, i) == done)
                     state.store(args.snapshots, args.flags & kSnapshotBf16, state.place(i, head, args, row_tile));
