@@ -3,14 +3,17 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from madspace import kda
+from madspace.core._foreign import release_inputs
 from madspace.core._library import is_available
 from madspace.core.allocator import set_allocator
 from madspace.core.binding import BoundKernel
 from madspace.core.capture import capture
 from madspace.core.compiler import compile, compile_image, get_include
 from madspace.core.creation import asarray, empty, from_dlpack, zeros
+from madspace.core.current import get_stream, set_stream, stream
 from madspace.core.device import Device, device_count
 from madspace.core.event import Event
+from madspace.core.forks import Fork, fork_streams, join_streams
 from madspace.core.graph import Graph
 from madspace.core.graph_exec import GraphExec
 from madspace.core.kernel import Kernel
@@ -38,6 +41,7 @@ from madspace.errors import (
     MadspaceWarning,
     OutOfMemoryError,
     ShapeError,
+    StreamScopeError,
     WorkspaceError,
 )
 from madspace.phasespace.mapping import Mapping
@@ -60,6 +64,7 @@ __all__ = [
     "DriverError",
     "DriverNotFoundError",
     "Event",
+    "Fork",
     "ForkError",
     "Graph",
     "GraphExec",
@@ -76,6 +81,7 @@ __all__ = [
     "PinnedBuffer",
     "ShapeError",
     "Stream",
+    "StreamScopeError",
     "TPropagatorMapping",
     "Tensor",
     "Workspace",
@@ -87,15 +93,21 @@ __all__ = [
     "compile_image",
     "device_count",
     "empty",
+    "fork_streams",
     "from_dlpack",
     "get_include",
     "get_num_threads",
+    "get_stream",
     "is_available",
+    "join_streams",
     "kda",
     "memory_stats",
     "preload",
+    "release_inputs",
     "set_allocator",
     "set_num_threads",
+    "set_stream",
     "statistics",
+    "stream",
     "zeros",
 ]

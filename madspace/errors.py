@@ -19,6 +19,7 @@ __all__ = [
     "MadspaceWarning",
     "OutOfMemoryError",
     "ShapeError",
+    "StreamScopeError",
     "WorkspaceError",
 ]
 
@@ -93,6 +94,10 @@ class DTypeError(MadspaceError, TypeError, RuntimeError):
 
 class DeviceMismatchError(MadspaceError, ValueError, RuntimeError):
     """An argument lives on another device than it must."""
+
+
+class StreamScopeError(MadspaceError, RuntimeError):
+    """Blocks of ``madspace.stream`` were left in another order than that of their nesting."""
 
 
 class WorkspaceError(MadspaceError, ValueError, RuntimeError):

@@ -22,4 +22,6 @@ cdef size_t words_of(size_t nbytes) noexcept nogil
 cdef int order_before(object args, Stream stream) except -1
 cdef int order_after(object args, Stream stream) except -1
 
-cdef Device device_of_arguments(tuple args)             # None where none of them is on a device
+# Of the first array among them: its device, and the stream on which its framework works now. None where there is none.
+cdef Device device_of_arguments(tuple args)
+cdef Stream framework_of_arguments(tuple args)

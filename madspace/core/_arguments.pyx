@@ -12,7 +12,7 @@ from libcpp.vector cimport vector
 
 from madspace.core._dlpack_abi cimport DEVICE_CUDA
 from madspace.core.device cimport Device, get_device
-from madspace.core.dlpack cimport import_array
+from madspace.core.dlpack cimport array_device, framework_stream, import_array
 from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor
@@ -91,7 +91,7 @@ cdef object write_other(void* place, object arg, size_t size, Py_ssize_t index, 
         write_reals(place, numbers, 2 if isinstance(arg, complex) else 1, size, index, arg)
     elif isinstance(arg, (Buffer, Tensor)):
         return write_address(place, arg, size, index, stream.device)
-    elif hasattr(type(arg), "__dlpack__") or hasattr(arg, "__cuda_array_interface__"):
+    elif is_foreign(arg):
         return write_address(place, import_array(arg, stream, f"args[{index}]"), size, index, stream.device)
     else:
         raise TypeError(
@@ -238,4 +238,21 @@ cdef Device device_of_arguments(tuple args):
             return (<Buffer>arg).stream.device
         if isinstance(arg, Tensor) and (<Tensor>arg).device_type_ == DEVICE_CUDA:
             return get_device((<Tensor>arg).device_id_)
+        if is_foreign(arg) and array_device(arg) >= 0:
+            return get_device(array_device(arg))
     return None
+
+
+cdef Stream framework_of_arguments(tuple args):
+    for arg in args:
+        if isinstance(arg, Buffer) or (isinstance(arg, Tensor) and (<Tensor>arg).device_type_ == DEVICE_CUDA):
+            return None
+        if is_foreign(arg) and array_device(arg) >= 0:
+            return framework_stream(arg)
+    return None
+
+
+cdef bint is_foreign(object arg):
+    if isinstance(arg, (int, float, complex, Scalar, CTYPES, Buffer, Tensor)):
+        return False
+    return hasattr(type(arg), "__dlpack__") or hasattr(arg, "__cuda_array_interface__")

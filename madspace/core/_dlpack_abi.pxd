@@ -8,6 +8,7 @@ cdef enum:
     DEVICE_CPU = 1
     DEVICE_CUDA = 2
     DEVICE_PINNED = 3
+    DEVICE_MANAGED = 13
     FLAG_READ_ONLY = 1
     FLAG_COPIED = 2
 

@@ -12,9 +12,10 @@ from madspace.core._dlpack_abi cimport (
 )
 from madspace.core._dtypes cimport is_known
 from madspace.core._managed cimport python_alive
+from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device, get_device
 from madspace.core.dlpack cimport adopt_tensor, export_managed
-from madspace.core.stream cimport Stream, own_stream
+from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor, empty_device, empty_host
 
 
@@ -59,13 +60,13 @@ cdef Tensor empty_like(const DLTensor* prototype):
         raise BufferError("prototype: expected device type 1 (host) or 2 (CUDA), "
                           f"got {prototype.device.device_type}")
     device = get_device(prototype.device.device_id)
-    return empty_device(device, own_stream(device), prototype.dtype.code, prototype.dtype.bits, prototype.ndim,
+    return empty_device(device, pick_stream(None, device), prototype.dtype.code, prototype.dtype.bits, prototype.ndim,
                         prototype.shape)
 
 
 cdef Stream current_of(Tensor tensor):
     """The stream that current_stream() tells for the tensor, on which it will be used; None on the host."""
-    return own_stream(get_device(tensor.device_id_)) if tensor.device_type_ == DEVICE_CUDA else None
+    return pick_stream(None, get_device(tensor.device_id_)) if tensor.device_type_ == DEVICE_CUDA else None
 
 
 cdef int tensor_from_object(void* obj, ManagedTensor** out) noexcept:
@@ -108,7 +109,7 @@ cdef int current_stream(int32_t device_type, int32_t device_id, void** out) noex
     try:
         if device_type != DEVICE_CUDA:
             raise ValueError(f"device_type: expected 1 (host) or 2 (CUDA), got {device_type}")
-        stream = own_stream(get_device(device_id))
+        stream = pick_stream(None, get_device(device_id))
         out[0] = <void*>stream.handle_
         return 0
     except Exception as error:

@@ -11,7 +11,7 @@ from madspace.core._dtypes cimport CODE_BFLOAT, CODE_FLOAT8_FIRST, CODE_FLOAT8_L
 from madspace.core._managed cimport new_capsule
 from madspace.core.device cimport get_device
 from madspace.core.stream cimport Stream, foreign_stream
-from madspace.core.tensor cimport Tensor
+from madspace.core.tensor cimport Tensor, open_stream
 
 import importlib
 import operator
@@ -53,10 +53,10 @@ def __dlpack__(Tensor self not None, *, stream=None, max_version=None, dl_device
     """
     cdef Tensor source = self
     cdef Stream consumer = None
-    cdef bint versioned = max_version is not None and max_version[0] >= 1
+    cdef bint versioned = max_version is not None and pair_of(max_version, "max_version")[0] >= 1
     cdef uint64_t flags = 0
     own = (self.device_type_, self.device_id_)
-    target = own if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+    target = own if dl_device is None else pair_of(dl_device, "dl_device")
     if target != own and target != (DEVICE_CPU, 0):
         raise BufferError(f"dl_device: expected {own} or (1, 0), got {target}")
     to_host = target != own
@@ -69,7 +69,7 @@ def __dlpack__(Tensor self not None, *, stream=None, max_version=None, dl_device
         consumer = consumer_stream(self, stream)
     if to_host or copy:
         source = self.host_copy() if consumer is None and target[0] == DEVICE_CPU else (
-            self.device_copy(get_device(self.device_id_), consumer or self.work_stream()))
+            self.device_copy(get_device(self.device_id_), consumer or open_stream(self)))
         flags = FLAG_COPIED
     return export_capsule(source, consumer, versioned, flags)
 
@@ -122,8 +122,18 @@ def torch(Tensor self not None):
     return importlib.import_module("torch").from_dlpack(self)
 
 
+cdef tuple pair_of(object value, str name):
+    try:
+        first, second = value
+        return operator.index(first), operator.index(second)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a pair of ints, got {value!r}") from None
+
+
 cdef Stream consumer_stream(Tensor tensor, object stream):
     cdef Stream consumer
+    if isinstance(stream, bool) or not (stream is None or hasattr(stream, "__index__")):
+        raise TypeError(f"stream: expected an int (-1, 1, 2 or a handle) or None, got {stream!r}")
     handle = 1 if stream is None else operator.index(stream)
     if handle == 0 or handle < -1:
         raise ValueError("stream: expected -1, 1, 2, a handle or None "

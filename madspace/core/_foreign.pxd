@@ -21,7 +21,9 @@ cdef class Foreign:
     cdef int after(self, Stream stream) except -1
 
 
-cdef int release_finished() except -1      # what is held no longer; no host wait
+cdef int n_held                             # arrays whose readers had not finished when they were let go
+cdef int look_at_some(Stream stream) except -1      # gives some back, unless the stream is captured; no host wait
+cdef int release_finished() except -1       # gives back all that is held no longer; no host wait
 
 cdef Foreign adopt_managed(ManagedTensor* managed)
 cdef Foreign adopt_capsule(object capsule)             # marks it used; TypeError, BufferError

@@ -9,13 +9,14 @@ from madspace.core cimport _driver
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DLPACK_MAJOR, DLTensor, LegacyTensor, ManagedTensor
 from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport Use, is_captured, is_done, lasting, new_use
+from madspace.core._uses cimport Use, is_captured, is_done, lasting, new_use, wait_until_done
 from madspace.core.device cimport Device
 from madspace.core.event cimport order
 from madspace.core.stream cimport Stream
 
 import warnings
 
+from madspace.core.device import as_device
 from madspace.errors import MadspaceWarning
 
 
@@ -24,9 +25,14 @@ cdef const char* VERSIONED_USED = "used_dltensor_versioned"
 cdef const char* LEGACY = "dltensor"
 cdef const char* LEGACY_USED = "used_dltensor"
 
-# Memory whose readers had not finished when it was let go, and whose producer has no stream to wait on:
-# (Foreign without a consumer, its readers' Use), oldest first.
-cdef list held = []
+cdef enum:
+    LOOKS = 2       # how many a call looks at; the next one goes on with the others
+
+# Memory whose readers had not finished when it was let go, and whose producer has no stream to wait on, by device:
+# {device id: [(Foreign without a consumer, its readers' Use), ...]}, oldest first.
+cdef dict held = {}
+cdef list lost = []     # whose readers could not be asked
+n_held = 0
 
 
 @cython.final
@@ -46,7 +52,8 @@ cdef class Foreign:
             delete(self.managed, self.legacy)
 
     cdef int bind(self, Stream consumer) except -1:
-        release_finished()
+        if n_held != 0:
+            look_at_some(consumer)
         # Whoever gives the memory back may do so in another thread, or when that handle is dead.
         consumer = lasting(consumer)
         consumer.hold()
@@ -130,29 +137,88 @@ cdef Foreign heir_of(Foreign foreign):
 cdef int hold_until_done(Foreign foreign) except -1:
     cdef Use use = new_use(None, foreign.consumer)
     if not is_done(use):
-        held.append((heir_of(foreign), use))
+        held.setdefault(foreign.consumer.device.id, []).append((heir_of(foreign), use))
+        count_held()
     return 0
 
 
 cdef void keep_for_ever(Foreign foreign) noexcept:
-    held.append((heir_of(foreign), None))
+    lost.append(heir_of(foreign))
+
+
+cdef int count_held() except -1:
+    global n_held
+    n_held = sum([len(entries) for entries in held.values()])
+    return 0
+
+
+cdef int look_at_some(Stream stream) except -1:
+    # A query is no part of a capture: what is held waits for a call outside.
+    if not is_captured(stream):
+        look(held.get(stream.device.id), LOOKS, False)
+    return 0
 
 
 cdef int release_finished() except -1:
-    """Give back what is held no longer."""
+    for entries in list(held.values()):
+        look(entries, len(entries), False)
+    return 0
+
+
+cdef int look(list entries, Py_ssize_t most, bint wait) except -1:
+    """Give back what is held no longer, of so many of the oldest."""
     # One entry at a time: deleters may come back here, and other threads may be here as well.
-    for _ in range(len(held)):
+    if entries is None:
+        return 0
+    for _ in range(min(most, len(entries))):
         try:
-            entry = held.pop(0)
+            entry = entries.pop(0)
         except IndexError:
             break
         still = True
         try:
-            still = entry[1] is None or not is_done(entry[1])
+            if wait:
+                wait_until_done(entry[1])
+            still = not is_done(entry[1])
         finally:
             if still:
-                held.append(entry)
+                entries.append(entry)
+            count_held()
     return 0
+
+
+def release_inputs(device=None, *, wait=False):
+    """Give memory of other libraries that calls have read back to its owners, where the reading is over.
+
+    Parameters
+    ----------
+    device : Device, int or str, optional
+        Memory of this device alone; of all devices if left out.
+    wait : bool, optional
+        Whether to wait on the host until the reading of all of it is over.
+
+    Returns
+    -------
+    int
+        How many arrays are still held, always 0 with ``wait=True``.
+
+    Raises
+    ------
+    KernelFaultError
+        When a kernel crashed.
+
+    Notes
+    -----
+    Only what came in by ``__dlpack__`` or ``__cuda_array_interface__`` from a library whose stream is not known, and
+    was let go before its readers had finished, is held at all: other memory goes back at once, in the order of its
+    owner's stream. What is held goes back in a later call that takes such memory in, at the latest when device memory
+    runs out. Calls in a capture never look; this function does not disturb one.
+    """
+    where = None if device is None else as_device(device).id
+    for number, entries in list(held.items()):
+        if where is None or where == number:
+            look(entries, len(entries), wait)
+    return n_held if where is None else len(held.get(where, ()))
 
 
 cdef Foreign adopt_managed(ManagedTensor* managed):

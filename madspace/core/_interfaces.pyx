@@ -6,8 +6,9 @@ from madspace.core cimport _driver
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._dtypes cimport dtype_codes, typestr_codes
 from madspace.core._foreign cimport Foreign
+from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device, get_device
-from madspace.core.stream cimport Stream, own_stream
+from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
 
 from madspace.errors import DeviceMismatchError, DTypeError, ShapeError
@@ -72,8 +73,9 @@ cdef Tensor import_cuda_interface(object array, object interface, Stream stream,
         raise DTypeError(f"{name}: expected a bool, int, uint, float or complex type in native byte order, "
                          f"got {interface['typestr']!r}")
     producer = interface.get("stream")
-    if producer is not None and producer == 0:
-        raise BufferError(f"{name}: expected a stream of 1, 2, a handle or None in __cuda_array_interface__, got 0")
+    if producer is not None and not (isinstance(producer, int) and 0 < producer < 1 << 64):
+        raise BufferError(f"{name}: expected a stream of 1, 2, a handle or None in __cuda_array_interface__, "
+                          f"got {producer!r}")
     cdef int ndim = read_layout(interface, bits // 8, name, shape, strides)
     pointer, readonly = interface["data"]
     if stream is not None and not pointer:
@@ -85,7 +87,8 @@ cdef Tensor import_cuda_interface(object array, object interface, Stream stream,
                                   f"got memory of cuda:{device.id}")
     foreign = Foreign.__new__(Foreign)
     foreign.lender = array
-    foreign.bind(stream if stream is not None else own_stream(device))
+    stream = pick_stream(stream, device)
+    foreign.bind(stream)
     if producer is not None:
         foreign.follow(<CUstream><uintptr_t>producer, stream)
         if producer == 1:       # any other may be dead when the memory is given back

@@ -60,6 +60,12 @@ cdef Export* new_export(const DLTensor* view, object owner, uint64_t flags, obje
         raise MemoryError("no host memory left for a DLPack structure")
     memcpy(export.extents, view.shape, ndim * sizeof(int64_t))
     memcpy(export.extents + ndim, view.strides, ndim * sizeof(int64_t))
+    if consumer is not None:
+        try:
+            consumer.hold()     # closing it must not end the handle before the use on it is noted
+        except BaseException:
+            free(export)
+            raise
     Py_INCREF(owner)
     export.owner = <PyObject*>owner
     if consumer is not None:
@@ -124,6 +130,7 @@ cdef void drop(Export* export) noexcept:
     PyErr_Fetch(&kind, &value, &trace)
     if export.consumer is not NULL:
         note_use(<object>export.memory, <Stream>export.consumer, export.writable)
+        (<Stream>export.consumer).drop()
     Py_XDECREF(export.consumer)
     Py_XDECREF(export.memory)
     Py_XDECREF(export.owner)

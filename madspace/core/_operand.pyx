@@ -11,6 +11,8 @@ from cpython.ref cimport Py_DECREF, PyObject
 from libc.stdint cimport int32_t, int64_t
 
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
+from madspace.core._foreign cimport look_at_some, n_held
+from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport get_device
 from madspace.core.dlpack cimport (
     DLTensor, ExchangeTable, ManagedTensor, exchange_table, export_managed, framework_stream, import_array,
@@ -30,7 +32,8 @@ cdef class Intake:
         cdef const ExchangeTable* table = NULL
         if type(first) is not Tensor:
             table = exchange_table(type(first))
-        if table != NULL and table.borrow != NULL and table.borrow(<PyObject*>first, &view) == 0:
+        if (table != NULL and table.borrow != NULL and table.borrow(<PyObject*>first, &view) == 0
+                and view.device.device_type <= DEVICE_CUDA):
             self.device_type, self.device_id = view.device.device_type, view.device.device_id
         else:
             PyErr_Clear()  # of a table that could not borrow: importing tells what is wrong
@@ -42,14 +45,16 @@ cdef class Intake:
         return 0
 
     cdef int choose(self, object stream, object first) except -1:
-        """Choose the stream: the argument, else the framework's current one, else that of the array or device."""
+        """Choose the stream: the argument, else the block's, else the framework's current one, else the device's."""
         if self.device is None:
             if stream is not None:
                 raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
             return 0
         if stream is not None:
             self.stream = as_stream(stream, self.device)
-        elif type(first) is not Tensor:
+            return 0
+        self.stream = chosen_stream(self.device)
+        if self.stream is None and type(first) is not Tensor:
             self.stream = framework_stream(first)
         if self.stream is None:
             self.stream = own_stream(self.device)
@@ -94,6 +99,8 @@ cdef class Intake:
         cdef Tensor tensor
         if self.stream is None:
             return 0
+        if n_held != 0:
+            look_at_some(self.stream)
         for tensor in self.reads_:
             tensor.before(self.stream, False)
         for tensor in self.writes_:

@@ -6,9 +6,10 @@ from madspace.core cimport _driver as drv
 from madspace.core._dtypes cimport CODE_UINT, dtype_name
 from madspace.core._lease cimport Lease, capture_of, lease_of
 from madspace.core._numbers cimport whole_number
+from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device
 from madspace.core.dlpack cimport import_array
-from madspace.core.stream cimport Stream, as_stream, own_stream
+from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor, empty_device, empty_host, make_tensor
 
 from madspace.errors import WorkspaceError
@@ -27,7 +28,7 @@ cdef Lease allocate(Device device, int64_t nbytes, object stream):
     cdef Stream where
     if device is None:
         return lease_of(empty_host(CODE_UINT, 8, 1, &nbytes), True, True)
-    where = own_stream(device) if stream is None else as_stream(stream, device)
+    where = pick_stream(stream, device)
     return lease_of(empty_device(device, where, CODE_UINT, 8, 1, &nbytes), True, True)
 
 
@@ -45,9 +46,7 @@ cdef Lease borrow(object array, Stream stream, str name, bint ordered):
 
 cdef Stream growth_stream(Lease lease, object stream):
     cdef Stream home = lease.tensor.work_stream()
-    if stream is not None:
-        return as_stream(stream, home.device)
-    return own_stream(home.device) if home.closed_ else home
+    return pick_stream(stream, home.device, None if home.closed_ else home)
 
 
 cdef int refuse_in_capture(Lease lease, Stream stream) except -1:

@@ -23,5 +23,6 @@ cdef int is_captured(Stream stream) except -1
 cdef int wait_for(Stream stream, Use use) except -1             # stream's later work, on the device
 cdef Use new_use(Use earlier, Stream stream)                    # as of now, and behind the earlier one (None: none)
 cdef bint is_done(Use use) except -1                            # asked, not waited for
+cdef int wait_until_done(Use use) except -1                     # on the host
 # The stream's later work behind all uses (None: none), unless it is being captured.
 cdef CUresult wait_behind(dict uses, CUcontext context, CUstream stream, bint* captured) noexcept

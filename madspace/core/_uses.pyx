@@ -87,6 +87,16 @@ cdef bint is_done(Use use) except -1:
     return done
 
 
+cdef int wait_until_done(Use use) except -1:
+    cdef int pushed = use.device.push()
+    try:
+        with nogil:
+            drv.event_synchronize(use.event)
+    finally:
+        use.device.pop(pushed)
+    return 0
+
+
 cdef CUresult wait_behind(dict uses, CUcontext context, CUstream stream, bint* captured) noexcept:
     cdef Use use
     cdef CUresult code

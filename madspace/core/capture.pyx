@@ -11,6 +11,7 @@ from madspace.core cimport _driver_graphs as graphs
 from madspace.core._attach cimport attach
 from madspace.core._recording cimport Recording, begin_recording, end_recording
 from madspace.core.event cimport order_streams
+from madspace.core.forks cimport unjoined_in
 from madspace.core.graph cimport Graph, new_graph
 from madspace.core.graph_node cimport node_handles, nodes_of
 from madspace.core.pool cimport free_deferred
@@ -114,7 +115,8 @@ cdef class Capture:
             if self.recording is None:
                 self.graph.closed_ = not self.into
                 self.let_go()
-            raise drv.error_of(code, "cuStreamEndCapture", f"the capture of {self.stream!r}")
+            unjoined = unjoined_in(recording.id) if code == cydriver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED else ""
+            raise drv.error_of(code, "cuStreamEndCapture", unjoined or f"the capture of {self.stream!r}")
         if not self.into:
             self.graph.adopt(handle)
         self.graph.operands.take(recording)

@@ -6,9 +6,10 @@ from libc.string cimport memset
 from madspace.core._copy cimport clear_on_device, copy_on_device, refuse_captured, strided_copy, upload
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._dtypes cimport dtype_codes, dtype_name, numpy_dtype
+from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device, get_device
 from madspace.core.dlpack cimport array_device, import_array
-from madspace.core.stream cimport Stream, as_stream, own_stream
+from madspace.core.stream cimport Stream, as_stream
 from madspace.core.tensor cimport MAX_NDIM, Tensor, empty_device, empty_host, open_stream
 
 import operator
@@ -192,7 +193,7 @@ cdef Tensor make_empty(object shape, object dtype, object device, object stream)
     if target < 0:
         return empty_host(code, bits, ndim, lengths)
     place = get_device(target)
-    return empty_device(place, own_stream(place) if stream is None else as_stream(stream, place), code, bits, ndim,
+    return empty_device(place, pick_stream(stream, place), code, bits, ndim,
                         lengths)
 
 
@@ -265,7 +266,7 @@ cdef Tensor place(Tensor source, int target, object dtype, Stream stream, object
         result = import_array(result.numpy().astype(numpy_dtype(code, bits)), None, "array")
     if target >= 0:
         device = get_device(target)
-        result = result.device_copy(device, own_stream(device) if stream is None else stream)
+        result = result.device_copy(device, pick_stream(stream, device))
     return result
 
 

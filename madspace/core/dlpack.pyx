@@ -1,42 +1,79 @@
 """DLPack in both directions: the C exchange tables, capsules, and the way from any array to a Tensor."""
+cimport cython
 from cpython.exc cimport PyErr_Occurred
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from cpython.ref cimport PyObject
-from cuda.bindings.cydriver cimport CUstream
+from cuda.bindings.cydriver cimport CUdeviceptr, CUstream
 from libc.stdint cimport int32_t, uintptr_t
 
+from madspace.core cimport _driver
 from madspace.core._dlpack_abi cimport (
-    DEVICE_CPU, DEVICE_CUDA, DEVICE_PINNED, DLPACK_MAJOR, DLPACK_MINOR, DLTensor, ExchangeTable, FLAG_READ_ONLY,
-    ManagedTensor,
+    DEVICE_CPU, DEVICE_CUDA, DEVICE_MANAGED, DEVICE_PINNED, DLPACK_MAJOR, DLPACK_MINOR, DLTensor, ExchangeTable,
+    FLAG_READ_ONLY, ManagedTensor,
 )
-from madspace.core._dtypes cimport is_known
+from madspace.core._dtypes cimport CODE_COMPLEX, CODE_FLOAT, is_known
 from madspace.core._foreign cimport Foreign, adopt_capsule, adopt_managed, foreign_view
 from madspace.core._interfaces cimport import_cuda_interface, import_host_array, interface_device
 from madspace.core._managed cimport managed_owner, new_managed
 from madspace.core._uses cimport PER_THREAD, lasting
+from madspace.core.current cimport chosen_stream, pick_stream
 from madspace.core.device cimport get_device
 from madspace.core.event cimport order
-from madspace.core.stream cimport Stream, foreign_stream, own_stream
+from madspace.core.stream cimport Stream, foreign_stream
 from madspace.core.tensor cimport Tensor, make_tensor
+
+import weakref
 
 import numpy as np
 
 from madspace.errors import DeviceMismatchError, DTypeError
 
 
-cdef dict _tables = {}          # type -> address of its table, 0 for none. Holds the types: an address may come again.
-cdef dict _keyword_levels = {}  # type -> how many keywords its __dlpack__ was found not to know
 cdef tuple _max_version = (DLPACK_MAJOR, DLPACK_MINOR)
 cdef type _ndarray = np.ndarray
 # Owner of the streams that exchange tables tell: frameworks never destroy those.
 cdef str _framework = "the framework"
 
 
+# What was found out about a type. It does not keep the type: the entry goes with it, before its address comes again.
+@cython.final
+cdef class Facts:
+    cdef const ExchangeTable* table     # NULL where it has none
+    cdef int level                      # how many keywords its __dlpack__ was found not to know
+    cdef object reference
+
+
+cdef dict _facts = {}                   # {address of a type: Facts}
+cdef void* _last_type = NULL            # what was asked for last, which is mostly what is asked for next
+cdef const ExchangeTable* _last_table = NULL
+
+
 cdef const ExchangeTable* exchange_table(type t) except? NULL:
-    address = _tables.get(t)
-    if address is None:
-        address = _tables[t] = find_table(t)
-    return <const ExchangeTable*><uintptr_t>address
+    global _last_type, _last_table
+    cdef Facts facts
+    if <void*>t != _last_type:
+        facts = facts_of(t)
+        _last_table = facts.table
+        _last_type = <void*>t
+    return _last_table
+
+
+cdef Facts facts_of(type t):
+    cdef uintptr_t address = <uintptr_t><void*>t
+    cdef Facts facts = _facts.get(address)
+    if facts is None:
+        facts = Facts.__new__(Facts)
+        facts.table = <const ExchangeTable*><uintptr_t>find_table(t)
+        facts.reference = weakref.ref(t, lambda _: forget(address))
+        _facts[address] = facts
+    return facts
+
+
+cdef object forget(uintptr_t address):
+    global _last_type
+    _facts.pop(address, None)
+    if <uintptr_t>_last_type == address:
+        _last_type = NULL
 
 
 cdef object find_table(type t):
@@ -76,21 +113,67 @@ cdef Tensor import_by_table(const ExchangeTable* table, object array, Stream str
     cdef ManagedTensor* managed = NULL
     cdef void* current = NULL
     cdef Foreign foreign
-    cdef DLTensor* view
+    cdef DLTensor view
     if table.from_object(<PyObject*>array, &managed) != 0:
         reraise(name)
     foreign = adopt_managed(managed)
-    view = foreign_view(foreign)
+    seen(&view, foreign_view(foreign))
+    if may_be_lazy(&view) and is_lazy(array):
+        raise BufferError(f"{name}: expected elements as they are in memory, got a view that is conjugated or negated "
+                          "when it is read: call resolve_conj() and resolve_neg()")
     if view.device.device_type == DEVICE_CUDA and table.current_stream is not NULL:
         if table.current_stream(view.device.device_type, view.device.device_id, &current) != 0:
             reraise(name)
+        if stream is None:
+            stream = chosen_stream(get_device(view.device.device_id))
         # The legacy default stream may be told as 0.
         foreign.producer = <CUstream>current if current is not NULL else <CUstream><uintptr_t>1
-        take_over(foreign, view, stream, name)
+        take_over(foreign, &view, stream, name)
         foreign.follow(foreign.producer, stream)
         if <uintptr_t>foreign.producer == PER_THREAD:       # another one, in another thread
             foreign.producer = NULL
-    return wrap(foreign, view, stream, name)
+    return wrap(foreign, &view, stream, name)
+
+
+cdef int seen(DLTensor* view, const DLTensor* told) except -1:
+    """What a producer tells, with its memory as that of the host or of a CUDA device where it is one of them."""
+    view[0] = told[0]
+    if told.device.device_type == DEVICE_PINNED:
+        view.device.device_type, view.device.device_id = DEVICE_CPU, 0      # the host reads it like any other memory
+    elif told.device.device_type == DEVICE_MANAGED:
+        view.device.device_type, view.device.device_id = DEVICE_CUDA, device_of(told.data)
+    return 0
+
+
+cdef int device_of(void* address) except -1:
+    """Device of an address that may be on any, 0 for NULL."""
+    cdef int ordinal = 0
+    if address is not NULL:
+        _driver.init()
+        with nogil:
+            _driver.pointer_get_device(&ordinal, <CUdeviceptr>address)
+    return ordinal
+
+
+cdef bint may_be_lazy(const DLTensor* view) noexcept:
+    # torch marks a view as conjugated or negated without touching the elements, and its table says nothing of that. It
+    # does so to complex types, and to their imaginary parts, whose neighbours are an even number of elements apart: so
+    # most arrays need not be asked.
+    cdef int i
+    if view.dtype.code == CODE_COMPLEX:
+        return True
+    if view.dtype.code != CODE_FLOAT or view.shape is NULL or view.strides is NULL:
+        return view.dtype.code == CODE_FLOAT and view.ndim == 0
+    for i in range(view.ndim):
+        if view.shape[i] > 1 and view.strides[i] % 2 != 0:
+            return False
+    return True
+
+
+cdef bint is_lazy(object array):
+    conjugated = getattr(array, "is_conj", None)
+    negated = getattr(array, "is_neg", None)
+    return (conjugated is not None and conjugated()) or (negated is not None and negated())
 
 
 cdef int reraise(str name) except -1:
@@ -101,7 +184,7 @@ cdef int reraise(str name) except -1:
 
 cdef Tensor import_by_capsule(object array, Stream stream, str name):
     cdef Foreign foreign
-    cdef DLTensor* view
+    cdef DLTensor view
     cdef int device_type = DEVICE_CPU
     cdef int device_id = 0
     cdef bint told = True
@@ -110,10 +193,12 @@ cdef Tensor import_by_capsule(object array, Stream stream, str name):
         device_type, device_id = array.__dlpack_device__()
     if device_type == DEVICE_CUDA:
         if stream is None:
-            stream = own_stream(get_device(device_id))
+            stream = pick_stream(None, get_device(device_id))
         check_device(device_id, stream, name)
         stream = lasting(stream)        # as bind() does: the producer must be told what it is used on
         handle = <uintptr_t>stream.handle_
+    elif device_type == DEVICE_MANAGED:
+        handle = 1          # of which device it is, and so which stream reads it, tells the address alone
     try:
         foreign = adopt_capsule(ask(array, handle, &told))
     except BufferError as error:
@@ -121,19 +206,24 @@ cdef Tensor import_by_capsule(object array, Stream stream, str name):
         if isinstance(array, np.ndarray):
             return import_host_array(array, name)
         raise BufferError(f"{name}: {error}") from error
-    view = foreign_view(foreign)
-    if device_type == DEVICE_CUDA and not told:
+    seen(&view, foreign_view(foreign))
+    if device_type == DEVICE_MANAGED:
+        if stream is not None:
+            check_device(view.device.device_id, stream, name)
+        stream = lasting(pick_stream(stream, get_device(view.device.device_id)))
+        told = False
+    if handle is not None and not told:
         # A producer that was told no stream has put its work before the legacy default stream.
         foreign.producer = <CUstream><uintptr_t>1
         order(stream.device, foreign.producer, stream.handle_)
-    return wrap(foreign, view, stream, name)
+    return wrap(foreign, &view, stream, name)
 
 
 cdef object ask(object array, object stream, bint* told):
     """Call __dlpack__ with as many keywords as the type is known to take."""
-    kind = type(array)
+    cdef Facts facts = facts_of(type(array))
+    cdef int level = facts.level
     export = array.__dlpack__
-    level = _keyword_levels.get(kind, 0)
     told[0] = level < 2
     if level == 0:
         try:
@@ -145,13 +235,13 @@ cdef object ask(object array, object stream, bint* told):
     if level < 2 and stream is not None:
         try:
             capsule = export(stream=stream)
-            _keyword_levels[kind] = 1
+            facts.level = 1
             return capsule
         except TypeError:
             pass
     told[0] = False
     capsule = export()
-    _keyword_levels[kind] = 1 if stream is None else 2
+    facts.level = 1 if stream is None else 2
     return capsule
 
 
@@ -183,7 +273,7 @@ cdef int take_over(Foreign foreign, const DLTensor* view, Stream stream, str nam
         return foreign.bind(stream)
     if foreign.producer is not NULL:
         return foreign.bind(foreign_stream(get_device(view.device.device_id), foreign.producer, _framework))
-    return foreign.bind(own_stream(get_device(view.device.device_id)))
+    return foreign.bind(pick_stream(None, get_device(view.device.device_id)))
 
 
 cdef Tensor wrap(Foreign foreign, const DLTensor* view, Stream stream, str name):
@@ -194,10 +284,8 @@ cdef Tensor wrap(Foreign foreign, const DLTensor* view, Stream stream, str name)
     cdef char* data = <char*>view.data
     if foreign.managed is not NULL:
         readonly = (foreign.managed.flags & FLAG_READ_ONLY) != 0
-    if device_type == DEVICE_PINNED:
-        device_type = DEVICE_CPU        # the host reads it like any other memory
     if device_type != DEVICE_CPU and device_type != DEVICE_CUDA:
-        raise BufferError(f"{name}: expected memory of the host (1, 3) or of a CUDA device (2), "
+        raise BufferError(f"{name}: expected memory of the host (1, 3) or of a CUDA device (2, 13), "
                           f"got DLPack device type {device_type}")
     if view.dtype.lanes != 1:
         raise DTypeError(f"{name}: expected elements of one lane, got {view.dtype.lanes} lanes")
@@ -240,21 +328,26 @@ cdef int array_device(object array) except? -2:
     if table is not NULL and table.borrow is not NULL:
         if table.borrow(<PyObject*>array, &view) != 0:
             reraise("array")
+        seen(&view, &view)
         return view.device.device_id if view.device.device_type == DEVICE_CUDA else -1
     if hasattr(type(array), "__dlpack_device__"):
         device_type, device_id = array.__dlpack_device__()
+        if device_type == DEVICE_MANAGED:
+            return import_by_capsule(array, None, "array").device_id_
         return device_id if device_type == DEVICE_CUDA else -1
     interface = getattr(array, "__cuda_array_interface__", None)
     return -1 if interface is None else interface_device(interface)
 
 
 cdef Tensor adopt_tensor(ManagedTensor* managed, str name):
+    cdef DLTensor view
     cdef Foreign foreign = adopt_managed(managed)
     try:
         source = managed_owner(managed)
         if isinstance(source, Tensor):
             return source       # it comes home, and keeps its buffer and its streams
-        return wrap(foreign, foreign_view(foreign), None, name)
+        seen(&view, foreign_view(foreign))
+        return wrap(foreign, &view, None, name)
     except BaseException:
         foreign.managed = NULL      # still the caller's
         raise

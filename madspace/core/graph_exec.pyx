@@ -14,9 +14,10 @@ from madspace.core._attach cimport attach
 from madspace.core._graph_operands cimport Operands, Ordered
 from madspace.core._leaks cimport remember
 from madspace.core._watch cimport LEAKS, watchers
+from madspace.core.current cimport pick_stream
 from madspace.core.graph cimport Graph
 from madspace.core.graph_node cimport GraphNode, make_node
-from madspace.core.stream cimport Stream, as_stream, own_stream
+from madspace.core.stream cimport Stream
 
 from madspace.core._refusal import refusal
 from madspace.core.graph import Graph as empty_graph
@@ -98,7 +99,7 @@ cdef class GraphExec:
         cdef Py_ssize_t n_ready = 0
         cdef bint launched = False
         cdef int pushed, capturing
-        where = own_stream(self.device) if stream is None else as_stream(stream, self.device)
+        where = pick_stream(stream, self.device)
         self.check_open()               # after what may run code of the caller
         pushed = self.device.push()
         try:
@@ -140,7 +141,7 @@ cdef class GraphExec:
         """
         cdef Stream where
         cdef int pushed
-        where = own_stream(self.device) if stream is None else as_stream(stream, self.device)
+        where = pick_stream(stream, self.device)
         self.check_open()
         pushed = self.device.push()
         try:

@@ -6,14 +6,15 @@ from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUcontext, CUfunction, CUkernel, CUresult
 
 from madspace.core cimport _driver as drv
-from madspace.core._arguments cimport device_of_arguments, lay_out, order_after, order_before
+from madspace.core._arguments cimport device_of_arguments, framework_of_arguments, lay_out, order_after, order_before
 from madspace.core._attach cimport attach
 from madspace.core._kernel_code cimport CACHED_DEVICES, KernelCode
 from madspace.core._recording cimport n_recordings, note_kept
 from madspace.core._shape cimport Shape, describe_shape, read_shape, start
+from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport Device, get_device
 from madspace.core.module cimport Module
-from madspace.core.stream cimport Stream, as_stream
+from madspace.core.stream cimport Stream, as_stream, own_stream
 
 from madspace.core._refusal import refusal
 
@@ -37,7 +38,7 @@ cdef class Kernel(KernelCode):
     A kernel is loaded on a device when it is first launched or bound there, or by load().
     """
 
-    def launch(self, grid, block, *args, stream, shared=0, cluster=None, cooperative=False):
+    def launch(self, grid, block, *args, stream=None, shared=0, cluster=None, cooperative=False):
         """Launch the kernel, asynchronously.
 
         Parameters
@@ -51,9 +52,10 @@ cdef class Kernel(KernelCode):
             or 16; NumPy scalars (ml_dtypes' among them) and ctypes objects must have the parameter's size. Buffers,
             Tensors and other libraries' arrays (DLPack, ``__cuda_array_interface__``) give the address of their first
             element; the launch is ordered behind earlier work on them as if it wrote to each (read-only ones: read).
-        stream : Stream, int, or any object that ``to_stream`` takes
-            Where the launch is queued. What does not tell its device is taken for one of the device of the first Buffer
-            or Tensor among `args`, without one of device 0.
+        stream : Stream, int, or any object that ``to_stream`` takes, optional
+            Where the launch is queued. What does not tell its device is taken for one of the device of the first array
+            among `args`, without one of device 0. If left out: the stream of the ``madspace.stream`` block, else the
+            current one of the framework that owns the first array, else the device's own.
         shared : int, optional
             Bytes of dynamic shared memory per block; above 48 KiB see set_max_dynamic_shared().
         cluster : int or tuple of int, optional
@@ -109,7 +111,7 @@ cdef class Kernel(KernelCode):
             where.check_open()
         self.launch_ordered(function, &shape, where, params, None if n_memory == 0 else taken)
 
-    def bind(self, grid, block, *args, stream, shared=0, cluster=None, cooperative=False):
+    def bind(self, grid, block, *args, stream=None, shared=0, cluster=None, cooperative=False):
         """Prepare a launch that is repeated: everything is checked and laid out once.
 
         Parameters
@@ -181,7 +183,14 @@ cdef Stream stream_for(object stream, tuple args):
             where.check_open()
         return where
     device = device_of_arguments(args)
-    return as_stream(stream, get_device(0) if device is None else device)
+    if device is None:
+        device = get_device(0)
+    if stream is not None:
+        return as_stream(stream, device)
+    where = chosen_stream(device)
+    if where is None:
+        where = framework_of_arguments(args)
+    return own_stream(device) if where is None else where
 
 
 def make_kernel(Module module not None, str name not None, uintptr_t handle):

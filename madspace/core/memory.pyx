@@ -17,10 +17,11 @@ from madspace.core._teardown cimport is_closed
 from madspace.core._uses cimport Use, is_captured, is_same, key_of, lasting, new_use, wait_for
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.allocator cimport Allocator
+from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device
 from madspace.core.event cimport order_streams
 from madspace.core.pool cimport MemoryPool, defer_free, own_pool
-from madspace.core.stream cimport Stream, as_stream
+from madspace.core.stream cimport Stream
 
 from madspace.core._refusal import refusal
 from madspace.errors import ClosedError, DeviceMismatchError, ShapeError
@@ -105,7 +106,7 @@ cdef class Buffer:
         Waits on the host for the stream, so that the source may change afterwards.
         """
         cdef Py_buffer view
-        cdef Stream where = self.stream if stream is None else as_stream(stream, self.pool.device)
+        cdef Stream where = pick_stream(stream, self.pool.device, self.stream)
         expect_buffer(source, "source")
         PyObject_GetBuffer(source, &view, PyBUF_C_CONTIGUOUS)
         try:
@@ -138,7 +139,7 @@ cdef class Buffer:
         Waits on the host for the stream.
         """
         cdef Py_buffer view
-        cdef Stream where = self.stream if stream is None else as_stream(stream, self.pool.device)
+        cdef Stream where = pick_stream(stream, self.pool.device, self.stream)
         if out is None:
             self.check_open()
             out = bytearray(self.nbytes)
@@ -167,7 +168,7 @@ cdef class Buffer:
         ClosedError
             When one of the buffers or the stream is closed.
         """
-        cdef Stream where = self.stream if stream is None else as_stream(stream, self.pool.device)
+        cdef Stream where = pick_stream(stream, self.pool.device, self.stream)
         cdef Device device = self.pool.device
         cdef Device other = source.pool.device
         self.check_open()
@@ -210,7 +211,7 @@ cdef class Buffer:
         ClosedError
             When the buffer or the stream is closed.
         """
-        cdef Stream where = self.stream if stream is None else as_stream(stream, self.pool.device)
+        cdef Stream where = pick_stream(stream, self.pool.device, self.stream)
         number = whole_number(value, "value")
         if not 0 <= number <= 255:
             raise ValueError(f"value: expected a byte, 0 to 255, got {number}")

@@ -12,9 +12,10 @@ from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed
 from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_done, key_of, new_use, wait_for
 from madspace.core._watch cimport LEAKS, watchers
+from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device, get_device
 from madspace.core.memory cimport Buffer
-from madspace.core.stream cimport Stream, as_stream
+from madspace.core.stream cimport Stream
 
 import numpy as np
 
@@ -310,7 +311,7 @@ cdef class PinnedBuffer:
 
 cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device) except -1:
     cdef Device device = buffer.pool.device
-    cdef Stream where = buffer.stream if stream is None else as_stream(stream, device)
+    cdef Stream where = pick_stream(stream, device, buffer.stream)
     cdef dict waited
     cdef int pushed
     pinned.check_open()

@@ -16,8 +16,9 @@ from madspace.core._numbers cimport byte_count
 from madspace.core._retired cimport reap_pools, retire_pool
 from madspace.core._teardown cimport is_closed, refuse
 from madspace.core._watch cimport LEAKS, watchers
+from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device, get_device
-from madspace.core.stream cimport Stream, as_stream, own_stream
+from madspace.core.stream cimport Stream
 
 from madspace.core.device import as_device
 from madspace.errors import ClosedError
@@ -215,7 +216,7 @@ cdef class MemoryPool:
         """
         self.check_open()
         cdef size_t size = byte_count(nbytes, "nbytes")
-        cdef Stream where = own_stream(self.device) if stream is None else as_stream(stream, self.device)
+        cdef Stream where = pick_stream(stream, self.device)
         global allocate_buffer
         if allocate_buffer is None:
             from madspace.core.memory import allocate_buffer

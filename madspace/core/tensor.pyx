@@ -13,9 +13,10 @@ from madspace.core._host cimport HostBlock, array_view, host_block
 from madspace.core._index cimport index_layout
 from madspace.core._layout cimport compact_strides, element_count, element_span, is_compact, product_overflows
 from madspace.core._reshape cimport reshape_layout
+from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device, get_device
 from madspace.core.memory cimport Buffer, allocate
-from madspace.core.stream cimport Stream, own_stream
+from madspace.core.stream cimport Stream
 
 import numpy as np
 
@@ -315,9 +316,9 @@ attach(Tensor, "__new__", refusal("a Tensor is made by asarray(), empty(), zeros
 
 cdef Stream open_stream(Tensor tensor):
     cdef Stream stream = tensor.work_stream()
-    if stream is not None and stream.closed_:
-        return own_stream(stream.device)
-    return stream
+    if stream is None:
+        return None
+    return pick_stream(None, stream.device, None if stream.closed_ else stream)
 
 
 cdef object host_array(Tensor tensor):

@@ -5,6 +5,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
+from madspace.core._foreign import release_inputs
 from madspace.phasespace._event_op import EventOp
 
 
@@ -80,7 +81,8 @@ class Mapping:
             Rows may be any distance apart; on a GPU momenta start at multiples of 16 bytes.
         stream : optional
             Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
-            By default the current stream of the framework that owns the first input, else the device's own stream.
+            By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
+            first input, else the device's own stream.
         **named : array
             The arguments by name, if both lists are left out.
 
@@ -124,3 +126,18 @@ class Mapping:
                 raise TypeError(f"inputs: expected the names {self._argument_names}, got {tuple(named)}")
             inputs = [named[name] for name in self._argument_names]
         return self._make_result(self._forward(inputs, conditions, out, stream))
+
+    def release_inputs(self, *, wait: bool = False) -> int:
+        """Give inputs of other libraries back to their owners, as `madspace.release_inputs` does.
+
+        Parameters
+        ----------
+        wait : bool, optional
+            Whether to wait on the host until the calls that read them are done.
+
+        Returns
+        -------
+        int
+            How many arrays are still held, those of other mappings counted in.
+        """
+        return release_inputs(wait=wait)

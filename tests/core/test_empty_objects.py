@@ -7,8 +7,10 @@ pytestmark = pytest.mark.fake
 CLASSES = (
     "core.binding:BoundKernel",
     "core.capture:Capture",
+    "core.current:StreamScope",
     "core.device:Device",
     "core.event:Event",
+    "core.forks:Fork",
     "core.graph:Graph",
     "core.graph_exec:GraphExec",
     "core.graph_node:GraphNode",
