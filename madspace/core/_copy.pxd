@@ -8,11 +8,9 @@ from madspace.core.stream cimport Stream
 cdef void strided_copy(char* dst, const int64_t* dst_strides, const char* src, const int64_t* src_strides,
                        const int64_t* shape, int ndim, size_t itemsize) noexcept nogil
 
-# Queued on `stream`, with its device made current meanwhile. upload() returns when the source may be reused and
-# download() when the data has arrived: both wait for the stream, which refuse_captured() has to be asked for before
-# anything is queued.
+# Queued on `stream`, with its device made current meanwhile. download() returns when the data has arrived: it waits for
+# the stream, which refuse_captured() has to be asked for before anything is queued.
 cdef int refuse_captured(Stream stream, str call) except -1
-cdef int upload(CUdeviceptr dst, const void* src, size_t nbytes, Stream stream) except -1
 cdef int download(void* dst, CUdeviceptr src, size_t nbytes, Stream stream) except -1
 cdef int copy_on_device(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, Stream stream) except -1
 cdef int clear_on_device(CUdeviceptr dst, size_t nbytes, Stream stream) except -1

@@ -51,21 +51,6 @@ cdef int refuse_captured(Stream stream, str call) except -1:
     return 0
 
 
-cdef int upload(CUdeviceptr dst, const void* src, size_t nbytes, Stream stream) except -1:
-    cdef int pushed
-    stream.check_open()
-    pushed = stream.device.push()
-    try:
-        with nogil:
-            _driver.memcpy_htod_async(dst, src, nbytes, stream.handle_)
-            # The driver may still be reading the source when the call returns: where the device reads pageable memory
-            # itself, and always from page-locked memory.
-            _driver.stream_synchronize(stream.handle_)
-    finally:
-        stream.device.pop(pushed)
-    return 0
-
-
 cdef int download(void* dst, CUdeviceptr src, size_t nbytes, Stream stream) except -1:
     cdef int pushed
     stream.check_open()

@@ -3,9 +3,10 @@ from cuda.bindings.cydriver cimport CUdeviceptr
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
-from madspace.core._copy cimport clear_on_device, copy_on_device, refuse_captured, strided_copy, upload
+from madspace.core._copy cimport clear_on_device, copy_on_device, refuse_captured, strided_copy
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._dtypes cimport dtype_codes, dtype_name, numpy_dtype
+from madspace.core._staging cimport upload
 from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device, get_device
 from madspace.core.dlpack cimport array_device, import_array
@@ -64,9 +65,9 @@ def asarray(array, device=None, *, dtype=None, stream=None, copy=None):
 
     Notes
     -----
-    From the host to a device the call **waits** until the source may be reused: the copy is queued on the stream and
-    the stream waited for. From a device to the host it waits for the data. Everything else is asynchronous: a
-    producer on another stream is waited for on the device.
+    From a device to the host the call **waits** for the data. Everything else is asynchronous. From the host to a
+    device the elements go by way of page-locked memory (kept for later, ``PinnedBuffer.trim`` frees it), so the array
+    may change as soon as the call returns. A producer on another stream is waited for on the device.
 
     Examples
     --------

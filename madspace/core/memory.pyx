@@ -13,6 +13,7 @@ from madspace.core._attach cimport attach
 from madspace.core._leaks cimport remember
 from madspace.core._numbers cimport whole_number
 from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_of, recording_with
+from madspace.core._staging cimport upload
 from madspace.core._teardown cimport is_closed
 from madspace.core._uses cimport Use, is_captured, is_same, key_of, lasting, new_use, wait_for
 from madspace.core._watch cimport LEAKS, watchers
@@ -103,7 +104,7 @@ cdef class Buffer:
 
         Notes
         -----
-        Waits on the host for the stream, so that the source may change afterwards.
+        Asynchronous. The bytes go by way of page-locked memory, so the source may change as soon as the call returns.
         """
         cdef Py_buffer view
         cdef Stream where = pick_stream(stream, self.pool.device, self.stream)
@@ -452,15 +453,15 @@ cdef int transfer(Buffer buffer, Py_buffer* view, Stream stream, bint to_device)
     try:
         stream.refuse_in_capture("cuMemcpyHtoDAsync" if to_device else "cuMemcpyDtoHAsync")
         buffer.before(stream, to_device)
-        with nogil:
-            if to_device:
-                drv.memcpy_htod_async(buffer.ptr_, view.buf, buffer.nbytes, stream.handle_)
-            else:
+        if to_device:
+            upload(buffer.ptr_, view.buf, buffer.nbytes, stream)
+        else:
+            with nogil:
                 drv.memcpy_dtoh_async(view.buf, buffer.ptr_, buffer.nbytes, stream.handle_)
         buffer.after(stream, to_device)
-        # Also towards the device: where it reads host memory itself, the source is not read yet when the call returns.
-        with nogil:
-            drv.stream_synchronize(stream.handle_)
+        if not to_device:
+            with nogil:
+                drv.stream_synchronize(stream.handle_)
     finally:
         buffer.pool.device.pop(pushed)
     return 0

@@ -5,7 +5,7 @@ from cuda.bindings.cydriver cimport CUdeviceptr
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
 from madspace.core._attach cimport attach
-from madspace.core._copy cimport copy_on_device, download, refuse_captured, strided_copy, upload
+from madspace.core._copy cimport copy_on_device, download, refuse_captured, strided_copy
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA, DLTensor
 from madspace.core._dtypes cimport dtype_name, numpy_dtype
 from madspace.core._foreign cimport Foreign
@@ -13,6 +13,7 @@ from madspace.core._host cimport HostBlock, array_view, host_block
 from madspace.core._index cimport index_layout
 from madspace.core._layout cimport compact_strides, element_count, element_span, is_compact, product_overflows
 from madspace.core._reshape cimport reshape_layout
+from madspace.core._staging cimport upload
 from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device, get_device
 from madspace.core.memory cimport Buffer, allocate
