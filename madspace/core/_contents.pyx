@@ -45,10 +45,9 @@ def copy_from(Tensor self not None, array, *, stream=None):
 
     Notes
     -----
-    Between tensors of one device the copy is asynchronous; where their memory overlaps it takes memory in between,
-    which
-    a capture refuses. From host memory to a device the call **waits** until
-    the host memory may be reused, from a device to the host until the data is there.
+    Asynchronous towards a device: host memory goes there by way of page-locked memory and may change as soon as the
+    call returns. Between tensors of one device whose memory overlaps the copy takes memory in between, which a capture
+    refuses. From a device to the host the call **waits** until the data is there.
     """
     from madspace.core.creation import _refill      # it stands on this module
     _refill(self, array, stream)
