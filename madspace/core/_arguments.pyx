@@ -255,4 +255,5 @@ cdef Stream framework_of_arguments(tuple args):
 cdef bint is_foreign(object arg):
     if isinstance(arg, (int, float, complex, Scalar, CTYPES, Buffer, Tensor)):
         return False
-    return hasattr(type(arg), "__dlpack__") or hasattr(arg, "__cuda_array_interface__")
+    return (hasattr(type(arg), "__dlpack__") or hasattr(type(arg), "__dlpack_c_exchange_api__")
+            or hasattr(arg, "__cuda_array_interface__"))

@@ -118,9 +118,7 @@ cdef Tensor import_by_table(const ExchangeTable* table, object array, Stream str
         reraise(name)
     foreign = adopt_managed(managed)
     seen(&view, foreign_view(foreign))
-    if may_be_lazy(&view) and is_lazy(array):
-        raise BufferError(f"{name}: expected elements as they are in memory, got a view that is conjugated or negated "
-                          "when it is read: call resolve_conj() and resolve_neg()")
+    refuse_lazy(array, &view, name)
     if view.device.device_type == DEVICE_CUDA and table.current_stream is not NULL:
         if table.current_stream(view.device.device_type, view.device.device_id, &current) != 0:
             reraise(name)
@@ -156,9 +154,9 @@ cdef int device_of(void* address) except -1:
 
 
 cdef bint may_be_lazy(const DLTensor* view) noexcept:
-    # torch marks a view as conjugated or negated without touching the elements, and its table says nothing of that. It
-    # does so to complex types, and to their imaginary parts, whose neighbours are an even number of elements apart: so
-    # most arrays need not be asked.
+    # torch marks a view as conjugated or negated without touching the elements, and does not say so in DLPack. It does
+    # so to complex types, and to their imaginary parts, whose neighbours are an even number of elements apart: so most
+    # arrays need not be asked.
     cdef int i
     if view.dtype.code == CODE_COMPLEX:
         return True
@@ -170,10 +168,15 @@ cdef bint may_be_lazy(const DLTensor* view) noexcept:
     return True
 
 
-cdef bint is_lazy(object array):
-    conjugated = getattr(array, "is_conj", None)
-    negated = getattr(array, "is_neg", None)
-    return (conjugated is not None and conjugated()) or (negated is not None and negated())
+cdef int refuse_lazy(object array, const DLTensor* view, str name) except -1:
+    if type(array) is _ndarray or not may_be_lazy(view):
+        return 0
+    for question in ("is_conj", "is_neg"):
+        ask_it = getattr(array, question, None)
+        if ask_it is not None and ask_it():
+            raise BufferError(f"{name}: expected elements as they are in memory, got a view that is conjugated or "
+                              "negated when it is read: call resolve_conj() and resolve_neg()")
+    return 0
 
 
 cdef int reraise(str name) except -1:
@@ -207,6 +210,7 @@ cdef Tensor import_by_capsule(object array, Stream stream, str name):
             return import_host_array(array, name)
         raise BufferError(f"{name}: {error}") from error
     seen(&view, foreign_view(foreign))
+    refuse_lazy(array, &view, name)
     if device_type == DEVICE_MANAGED:
         if stream is not None:
             check_device(view.device.device_id, stream, name)

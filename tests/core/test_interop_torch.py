@@ -101,6 +101,7 @@ class Capsule:
 
     def __init__(self, tensor):
         self.tensor = tensor
+        self.is_conj, self.is_neg = tensor.is_conj, tensor.is_neg
 
     def __dlpack_device__(self):
         return tuple(map(int, self.tensor.__dlpack_device__()))
@@ -190,3 +191,31 @@ def test_torch_may_fill_in_place(torch):
     tensor = zeros((2, 3))
     tensor.copy_from(torch.arange(6.0, dtype=torch.float64).reshape(3, 2).T)
     assert tensor.numpy().tolist() == [[0.0, 2.0, 4.0], [1.0, 3.0, 5.0]]
+
+
+@pytest.mark.parametrize("through", ["table", "capsule"])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t: t.conj(),
+        lambda t: t.conj()[1:],
+        lambda t: t.conj().imag,
+        lambda t: t.conj().imag[::3],
+        lambda t: t.conj().imag[0],
+        lambda t: t.conj().reshape(2, 3).T.imag,
+    ],
+    ids=["conj", "sliced conj", "neg", "strided neg", "scalar neg", "transposed neg"],
+)
+def test_lazy_views_are_refused(torch, through, view):
+    lazy = view(torch.arange(6.0).to(torch.complex128) * 1j)
+    assert lazy.is_conj() or lazy.is_neg()
+    with pytest.raises(BufferError, match="resolve_conj|conjugate bit"):
+        asarray(lazy if through == "table" else Capsule(lazy))
+    resolved = lazy.resolve_conj().resolve_neg()
+    assert asarray(resolved).numpy().tolist() == lazy.tolist()
+
+
+@pytest.mark.parametrize("view", [lambda t: t, lambda t: t.real, lambda t: t.imag, lambda t: t[::2]])
+def test_complex_views_that_are_in_memory_come_in(torch, view):
+    source = view(torch.arange(6.0).to(torch.complex64) * (1 + 2j))
+    assert asarray(source).numpy().tolist() == source.tolist()
