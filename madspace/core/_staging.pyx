@@ -1,4 +1,4 @@
-"""Host memory on its way to a device, by way of page-locked blocks: so the source may change at once, without a wait."""
+"""Host memory on its way to a device through page-locked blocks: the source may change at once, and nobody waits."""
 from cuda.bindings.cydriver cimport CUdeviceptr
 from libc.string cimport memcpy
 

@@ -39,8 +39,9 @@ def asarray(array, device=None, *, dtype=None, stream=None, copy=None):
     dtype : numpy dtype, optional
         Element type of the result; converted on the host alone.
     stream : Stream or int, optional
-        Stream of the device work, and of the result. Left out: the one on which the array's framework works now,
-        where its exchange table tells, else the device's own stream. Unused where all is on the host.
+        Stream of the device work, and of the result. Left out: that of a ``madspace.stream`` block, else the one on
+        which the array's framework works now, where its exchange table tells, else the device's own stream. Unused
+        where all is on the host.
     copy : bool, optional
         True: always a copy. False: never one. None: where it is needed.
 

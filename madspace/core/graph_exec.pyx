@@ -75,7 +75,7 @@ cdef class GraphExec:
         Parameters
         ----------
         stream : Stream, int, or any object that ``to_stream`` takes, optional
-            Where it is queued; the device's own stream if left out. It is in order there as one piece of work.
+            Where it is queued, in order there as one piece of work; the one that ``get_stream`` tells if left out.
 
         Raises
         ------
@@ -130,7 +130,7 @@ cdef class GraphExec:
         Parameters
         ----------
         stream : Stream, int, or any object that ``to_stream`` takes, optional
-            Where it is queued; the device's own stream if left out.
+            Where it is queued; the one that ``get_stream`` tells if left out.
 
         Raises
         ------

@@ -89,7 +89,8 @@ cdef class Buffer:
         source : bytes, numpy.ndarray, or any object with the buffer protocol
             C-contiguous, of exactly `nbytes` bytes.
         stream : Stream, int, or any object that ``to_stream`` takes, optional
-            Where the copy is queued; the buffer's stream if left out.
+            Where the copy is queued; if left out that of a ``madspace.stream`` block,
+            else the buffer's.
 
         Raises
         ------
@@ -123,7 +124,8 @@ cdef class Buffer:
         out : bytearray, numpy.ndarray, or any object with the writable buffer protocol, optional
             C-contiguous, of exactly `nbytes` bytes; a new bytearray if left out.
         stream : Stream, int, or any object that ``to_stream`` takes, optional
-            Where the copy is queued; the buffer's stream if left out.
+            Where the copy is queued; if left out that of a ``madspace.stream`` block,
+            else the buffer's.
 
         Returns
         -------
@@ -160,7 +162,8 @@ cdef class Buffer:
         source : Buffer
             Of exactly `nbytes` bytes.
         stream : Stream, int, or any object that ``to_stream`` takes, optional
-            Where the copy is queued, a stream of this buffer's device; the buffer's stream if left out.
+            Where the copy is queued, a stream of this buffer's device; if left out that of a ``madspace.stream`` block,
+            else the buffer's.
 
         Raises
         ------
@@ -203,7 +206,8 @@ cdef class Buffer:
         value : int
             The byte, 0 to 255.
         stream : Stream, int, or any object that ``to_stream`` takes, optional
-            Where it is queued; the buffer's stream if left out.
+            Where it is queued; if left out that of a ``madspace.stream`` block,
+            else the buffer's.
 
         Raises
         ------

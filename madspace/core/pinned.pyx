@@ -146,7 +146,8 @@ cdef class PinnedBuffer:
         buffer : Buffer
             Of exactly `nbytes` bytes.
         stream : Stream, int, or any object that ``to_stream`` takes, optional
-            Where the copy is queued, a stream of the buffer's device; the buffer's stream if left out.
+            Where the copy is queued, a stream of the buffer's device; if left out that of a ``madspace.stream`` block,
+            else the buffer's.
 
         Raises
         ------
@@ -165,7 +166,8 @@ cdef class PinnedBuffer:
         buffer : Buffer
             Of exactly `nbytes` bytes.
         stream : Stream, int, or any object that ``to_stream`` takes, optional
-            Where the copy is queued, a stream of the buffer's device; the buffer's stream if left out.
+            Where the copy is queued, a stream of the buffer's device; if left out that of a ``madspace.stream`` block,
+            else the buffer's.
 
         Raises
         ------

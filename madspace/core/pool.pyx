@@ -185,7 +185,7 @@ cdef class MemoryPool:
         nbytes : int
             Bytes; 0 gives a buffer with ``ptr`` 0.
         stream : Stream, int, or any object that ``to_stream`` takes, optional
-            Work queued on it from now on may use the memory; the device's own stream if left out.
+            Work queued on it from now on may use the memory; the one that ``get_stream`` tells if left out.
 
         Returns
         -------

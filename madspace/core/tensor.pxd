@@ -41,7 +41,7 @@ cdef class Tensor:
     cdef Tensor device_copy(self, Device device, Stream stream)     # of a host tensor, or within one device
 
 
-# Where work goes that names no stream: the chosen one, else work_stream(), or the device's own one where that was closed.
+# Where work goes that names no stream: the chosen one, else work_stream(), or the device's own where that was closed.
 # None on the host.
 cdef Stream open_stream(Tensor tensor)
 

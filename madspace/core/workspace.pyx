@@ -32,7 +32,7 @@ cdef class Workspace:
         Where the memory is: a CUDA device, or ``"cpu"`` for ops on the host. The stream's device, else device 0, if
         left out.
     stream : Stream, int, or any object that ``to_stream`` takes, optional
-        Stream of the allocation; the device's own if left out.
+        Stream of the allocation; the one that ``get_stream`` tells if left out.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ cdef class Workspace:
         nbytes : int
             Bytes that are needed at least.
         stream : Stream, int, or any object that ``to_stream`` takes, optional
-            Stream of a new allocation; that of the present one if left out, or the device's own where that was closed.
+            Stream of a new allocation. If left out: that of a ``madspace.stream`` block, else that of the present one.
 
         Raises
         ------

@@ -79,7 +79,8 @@ def fwd(q, k, v, g, beta, scale, out=None, A_log=None, dt_bias=None, lower_bound
         Whether the contents of the integer arrays are checked. **Waits** for the device.
     stream : optional
         Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream. By
-        default the current stream of the framework that owns `q`, else the device's own stream.
+        default that of a ``with madspace.stream`` block, else the current stream of the framework that owns `q`, else
+        the device's own stream.
 
     Returns
     -------

@@ -43,12 +43,12 @@ def framework(*, major=1, older=None, current=None, **members):
     if older is not None:
         table.prev_api = addressof(older)
 
-    def __init__(self, tensor):
+    def hold(self, tensor):
         self.tensor = tensor
 
     name = ctypes.create_string_buffer(b"dlpack_exchange_api")
     capsule = new_capsule(addressof(table), cast(name, ctypes.c_char_p), None)
-    kind = type("Array", (), {"__init__": __init__, "__dlpack_c_exchange_api__": capsule, **members})
+    kind = type("Array", (), {"__init__": hold, "__dlpack_c_exchange_api__": capsule, **members})
     _kept.append((table, name))
     kind.current = current
     return kind, table
@@ -265,7 +265,8 @@ def test_streams_of_the_cuda_array_interface_are_checked(device, stream):
     tensor = zeros(3, device=device)
 
     class Interface:
-        __cuda_array_interface__ = {**tensor.__cuda_array_interface__, "stream": stream}
+        def __init__(self):
+            self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "stream": stream}
 
     with pytest.raises(BufferError, match="array: expected a stream of 1, 2, a handle or None"):
         asarray(Interface())

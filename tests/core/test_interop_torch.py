@@ -209,7 +209,7 @@ def test_torch_may_fill_in_place(torch):
 def test_lazy_views_are_refused(torch, through, view):
     lazy = view(torch.arange(6.0).to(torch.complex128) * 1j)
     assert lazy.is_conj() or lazy.is_neg()
-    with pytest.raises(BufferError, match="resolve_conj|conjugate bit"):
+    with pytest.raises(BufferError, match=r"resolve_conj|conjugate bit"):
         asarray(lazy if through == "table" else Capsule(lazy))
     resolved = lazy.resolve_conj().resolve_neg()
     assert asarray(resolved).numpy().tolist() == lazy.tolist()
