@@ -61,6 +61,7 @@ NEVER_CAPTURED = {
 ALLOCATES = {
     "MemoryPool.allocate": lambda e: e.device.pool.allocate(64, stream=e.stream),
     "Tensor.astype": lambda e: e.tensor.astype(np.float32),
+    "Tensor.__dlpack__ (copy)": lambda e: e.tensor.__dlpack__(stream=e.stream.handle, copy=True),
     "Tensor.copy": lambda e: e.tensor.copy(stream=e.stream),
     "empty": lambda e: madspace.empty(3, device=e.device, stream=e.stream),
     "zeros": lambda e: madspace.zeros(3, device=e.device, stream=e.stream),
@@ -86,6 +87,9 @@ CALLS = {
     "Tensor.copy_from": lambda e: e.tensor.copy_from(e.tensor_2, stream=e.stream),
     "Tensor.fill": lambda e: e.tensor.fill(2.0, stream=e.stream),
     "Tensor.reshape": lambda e: e.tensor.reshape((N, 1)),
+    "Tensor.__cuda_array_interface__ (export)": lambda e: e.tensor.__cuda_array_interface__,
+    "Tensor.__dlpack__ (export)": lambda e: e.tensor.__dlpack__(stream=e.stream.handle, max_version=(1, 3)),
+    "Tensor.__getitem__ (view)": lambda e: e.tensor[1:7:2],
     "Workspace.after": lambda e: bracket(e),
     "Workspace.before": lambda e: bracket(e),
     "Workspace.carve": lambda e: e.untouched.carve(e.layout),

@@ -10,6 +10,7 @@ from madspace.core.device cimport Device
 
 cdef enum:
     SMALLEST = 4096     # a page: what is locked
+    LOOKS = 16          # blocks that are looked at when one is needed, so that many on a busy stream cost little
 
 # Blocks that were let go, by size. One entry at a time goes in and out: destructors may come here in the midst of it,
 # and other threads.
@@ -47,10 +48,10 @@ cdef bint all_done(dict uses) except -1:
     return True
 
 
-cdef int collect_finished() except -1:
-    """Move what the device is done with to the idle blocks."""
+cdef int collect_finished(Py_ssize_t most) except -1:
+    """Move what the device is done with, of so many of the oldest, to the idle blocks."""
     cdef Block block
-    for _ in range(len(waiting)):
+    for _ in range(min(most, len(waiting))):
         try:
             block = waiting.pop(0)
         except IndexError:      # another thread was here
@@ -68,7 +69,7 @@ cdef int collect_finished() except -1:
 
 
 cdef int unlock_idle() except -1:
-    collect_finished()
+    collect_finished(len(waiting))
     for size in list(idle):
         unlock_all(idle.get(size, []))
     return 0
@@ -107,7 +108,7 @@ cdef Block take_block(size_t nbytes, Device device):
     cdef CUresult code
     while size < nbytes and size < (<size_t>1 << 62):
         size *= 2
-    collect_finished()
+    collect_finished(LOOKS)
     try:
         return idle[size].pop()
     except (KeyError, IndexError):

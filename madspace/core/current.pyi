@@ -1,9 +1,13 @@
 from types import TracebackType
-from typing import SupportsIndex
+from typing import SupportsIndex, final
 
 from madspace.core.device import Device
 from madspace.core.stream import Stream, StreamLike
 
+@final
+class Choice: ...
+
+@final
 class StreamScope:
     def __enter__(self) -> Stream: ...
     def __exit__(

@@ -2,9 +2,9 @@ from types import TracebackType
 from typing import Self, SupportsIndex
 
 from madspace.core.device import Device
-from madspace.core.stream import Stream, StreamLike
+from madspace.core.stream import Stream, StreamLike, Waitable
 
-class Event:
+class Event(Waitable):
     def __init__(self, device: Device | SupportsIndex | str | None = None, timing: bool = False) -> None: ...
     @property
     def device(self) -> Device: ...

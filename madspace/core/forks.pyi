@@ -1,9 +1,13 @@
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Self, SupportsIndex, overload
+from typing import Self, SupportsIndex, final, overload
 
 from madspace.core.stream import Stream, StreamLike
 
+@final
+class Branch: ...
+
+@final
 class Fork:
     @property
     def origin(self) -> Stream: ...

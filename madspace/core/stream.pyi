@@ -13,7 +13,9 @@ class _TorchStream(Protocol):
 
 StreamLike: TypeAlias = Stream | SupportsIndex | SupportsCudaStream | _TorchStream
 
-class Stream:
+class Waitable: ...
+
+class Stream(Waitable):
     def __init__(self, device: Device | SupportsIndex | str | None = None, priority: int = 0) -> None: ...
     @staticmethod
     def from_handle(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from dlpack_structs import Versioned, table_of, take
 
+import madspace
 from madspace.core.creation import asarray, from_dlpack, zeros
 from madspace.core.stream import Stream
 from madspace.core.tensor import Tensor
@@ -95,6 +96,20 @@ def test_torch_waits_for_our_stream(torch, device, stream, delay, side):
     tensor.copy_from(ones, stream=stream)
     with torch.cuda.stream(side):
         assert tensor.torch().sum().item() == N
+
+
+@pytest.mark.parametrize("kind", ["ours", "torchs"])
+def test_a_block_is_in_order_with_torch_on_both_sides(torch, device, side, kind):
+    chosen = Stream(device) if kind == "ours" else side
+    source = torch.zeros(N, device="cuda")
+    torch.cuda.synchronize()
+    torch.cuda._sleep(CYCLES)
+    source.fill_(1.0)
+    with madspace.stream(chosen) as stream:
+        tensor = asarray(source)
+        assert tensor.stream is stream
+        copy = tensor.copy()
+    assert copy.torch().sum().item() == N
 
 
 def test_our_memory_is_not_reused_under_torch(torch, device, delay, side):

@@ -80,3 +80,31 @@ def test_exports_tell_the_chosen_stream(device, stream):
     with madspace.stream(stream):
         assert table.current_stream(2, 0, ctypes.byref(told)) == 0
     assert told.value == stream.handle
+
+
+@pytest.mark.parametrize("kind", ["int", "protocol", "torch"])
+def test_the_default_stream_of_other_libraries_is_the_legacy_one(fake, device, kind):
+    class Protocol:
+        def __cuda_stream__(self):
+            return 0, 0
+
+    class Torch:
+        device_index = 0
+        cuda_stream = 0
+
+    given = {"int": 0, "protocol": Protocol(), "torch": Torch()}[kind]
+    tensor = zeros(3, device=device)
+    fake.clear_log()
+    tensor.fill(1.0, stream=given)
+    with madspace.stream(given):
+        tensor.fill(2.0)
+    assert used(fake, "cuMemsetD2D32Async") | used(fake, "cuMemsetD32Async") == {1}
+    assert tensor.numpy().tolist() == [2.0] * 3
+
+
+def test_an_export_is_refused_on_stream_0_alone(device):
+    tensor = zeros(3, device=device)
+    for handle in (1, 2, device.default_stream.handle):
+        tensor.__dlpack__(stream=handle)
+    with pytest.raises(ValueError, match="stream: expected -1, 1, 2, a handle or None"):
+        tensor.__dlpack__(stream=0)
