@@ -16,6 +16,7 @@ PARENTS = {
     "ShapeError": ValueError,
     "DTypeError": TypeError,
     "DeviceMismatchError": ValueError,
+    "StreamScopeError": RuntimeError,
     "WorkspaceError": ValueError,
     "ClosedError": ValueError,
     "CompileError": RuntimeError,
