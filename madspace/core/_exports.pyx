@@ -97,6 +97,22 @@ def cuda_array_interface(Tensor self not None):
     }
 
 
+def array_interface(Tensor self not None):
+    """NumPy's own protocol, version 3; host memory of NumPy's own types alone."""
+    if self.device_type_ != DEVICE_CPU:
+        raise AttributeError("__array_interface__: expected host memory, got a tensor on a device: call numpy()")
+    if self.code_ == CODE_BFLOAT or CODE_FLOAT8_FIRST <= self.code_ <= CODE_FLOAT8_LAST:
+        raise AttributeError(f"__array_interface__ has no word for {dtype_name(self.code_, self.bits_)}: use numpy()")
+    cdef int itemsize = self.bits_ // 8
+    return {
+        "shape": self.shape,
+        "strides": tuple([self.strides_[i] * itemsize for i in range(self.ndim_)]),
+        "typestr": typestr_of(self.code_, self.bits_),
+        "data": (<uintptr_t>self.data_, self.readonly_),
+        "version": 3,
+    }
+
+
 def torch(Tensor self not None):
     """
     Give the tensor to torch, without a copy.
@@ -157,4 +173,5 @@ cdef object export_capsule(Tensor tensor, Stream consumer, bint versioned, uint6
 
 
 attach_methods(Tensor, (__dlpack_device__, __dlpack__, torch))
+attach(Tensor, "__array_interface__", property(array_interface))
 attach(Tensor, "__cuda_array_interface__", property(cuda_array_interface))

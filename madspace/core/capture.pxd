@@ -12,6 +12,7 @@ cdef class Capture:
     cdef Graph graph             # what it becomes, or is added to
     cdef bint into               # the latter
     cdef tuple after             # of GraphNode, in that graph
+    cdef str unjoined            # what was forked off and not joined, once it has ended
     cdef Recording recording     # while it goes on
     cdef int begin(self) except -1
     cdef int finish(self) except -1         # the graph has what was captured, or an exception tells why not

@@ -11,7 +11,7 @@ from madspace.core cimport _driver_graphs as graphs
 from madspace.core._attach cimport attach
 from madspace.core._recording cimport Recording, begin_recording, end_recording
 from madspace.core.event cimport order_streams
-from madspace.core.forks cimport unjoined_in
+from madspace.core.forks cimport end_forks
 from madspace.core.graph cimport Graph, new_graph
 from madspace.core.graph_node cimport node_handles, nodes_of
 from madspace.core.pool cimport free_deferred
@@ -115,8 +115,8 @@ cdef class Capture:
             if self.recording is None:
                 self.graph.closed_ = not self.into
                 self.let_go()
-            unjoined = unjoined_in(recording.id) if code == cydriver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED else ""
-            raise drv.error_of(code, "cuStreamEndCapture", unjoined or f"the capture of {self.stream!r}")
+            what = self.unjoined if code == cydriver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED else None
+            raise drv.error_of(code, "cuStreamEndCapture", what or f"the capture of {self.stream!r}")
         if not self.into:
             self.graph.adopt(handle)
         self.graph.operands.take(recording)
@@ -163,6 +163,7 @@ cdef class Capture:
                     drv.quiet_is_capturing(context, stream, &captured)
         # In the wrong thread it goes on, for the right one to end it.
         if not captured:
+            self.unjoined = end_forks(self.recording.id)
             end_recording(self.recording)
             self.recording = None
         return code

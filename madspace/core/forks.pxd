@@ -1,5 +1,6 @@
 from libc.stdint cimport uint64_t
 
 
-# What was forked off in a capture, by its id, and not joined: text for an error message, empty where there is nothing.
-cdef str unjoined_in(uint64_t capture)
+# Lets go of what took part in a capture that has ended, by its id. Returns what was forked off in it and not joined, as
+# text for an error message; empty where there is nothing.
+cdef str end_forks(uint64_t capture)

@@ -81,10 +81,10 @@ cdef int forget_ended() except -1:
     return 0
 
 
-cdef str unjoined_in(uint64_t capture):
+cdef str end_forks(uint64_t capture):
     cdef Branch branch
     cdef dict counts = {}
-    for branch in captured.get(capture, ()):
+    for branch in captured.pop(capture, ()):
         if not branch.joined:
             counts[branch.origin] = counts.get(branch.origin, 0) + 1
     return ", ".join([f"{n} of the streams that fork_streams() forked off {origin!r} were not joined, call "

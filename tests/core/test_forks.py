@@ -216,6 +216,19 @@ def test_side_streams_that_were_dropped_in_a_capture_break_nothing_else(fake, de
         kernel.launch(1, 256, words, 7, N, stream=stream)
 
 
+def test_a_capture_lets_go_of_its_forks_at_its_end(fake, device, words, kernel):
+    stream = Stream(device)
+    with madspace.capture(stream), fork_streams(stream, 1) as fork:
+        kernel.launch(1, 256, words, 7, N, stream=fork[0])
+    handle = fork[0].handle
+    del fork
+    gc.collect()
+    fake.clear_log()
+    stream.close()
+    assert len(fake.log("cuStreamDestroy")) == 1
+    assert handle in {side.handle for side in fork_streams(words.stream, 1)}
+
+
 def test_side_streams_of_a_capture_stay_in_it_until_its_end(device, stream, kernel, words):
     other = Stream(device)
     with capturing(stream):
