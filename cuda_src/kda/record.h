@@ -12,7 +12,7 @@ MS_BEGIN_NAMESPACE
 
 namespace kda {
 
-constexpr int kChunk = 16;     // tokens: exp(5 * 16) is still a bfloat16
+constexpr int kChunk = 16;        // tokens: exp(5 * 16) is still a bfloat16
 constexpr int kRowsPerWarp = 16;  // rows of the state that one warp scans
 
 template <int D>
@@ -25,9 +25,9 @@ struct Record {
 
     static constexpr int kQd = 0;
     static constexpr int kKr = kQd + kTile;
-    static constexpr int kU0 = kKr + kTile;          // float: [16 rows][8 tokens][lane][4]
-    static constexpr int kW = kU0 + 2 * kTile;       // -W: [16 columns][lane][8]
-    static constexpr int kMLow = kW + kTile;         // what rounding takes from M
+    static constexpr int kU0 = kKr + kTile;     // float: [16 rows][8 tokens][lane][4]
+    static constexpr int kW = kU0 + 2 * kTile;  // -W: [16 columns][lane][8]
+    static constexpr int kMLow = kW + kTile;    // what rounding takes from M
     // Before a record is made the inputs are in it: q where Qd will be, k where Kr will be, v and g here; then the
     // running sums of the gate, which take g's place row by row.
     static constexpr int kV = kU0;

@@ -155,7 +155,7 @@ struct StateRows {
             if (k + 1 < kSteps) load_matrices_transposed(kr, (matrices ^ (k + 1) << 5) + R::kKr);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                float(&tile)[4] = s[2 * k + half];
+                float (&tile)[4] = s[2 * k + half];
                 const float even = half == 0 ? decay.x : decay.z, odd = half == 0 ? decay.y : decay.w;
                 tile[0] *= even;
                 tile[1] *= odd;
