@@ -115,8 +115,8 @@ import sys
 sys.path.insert(0, {str(BENCHMARKS)!r})
 if "DEVICE" == "cuda":
     import fake_driver
-    from kda.places import register_host_kernels
-    register_host_kernels(fake_driver.load())
+    from kda.places import register_kernels
+    register_kernels(fake_driver.load())
 import SCRIPT
 SCRIPT.COLD_BYTES = 1e6     # each call is real work here
 sys.exit(SCRIPT.main(["--quick", "--device", "DEVICE", "--json", PATH, *ARGUMENTS]))

@@ -1,7 +1,9 @@
 // Kimi Delta Attention forward on sm_80 and later (arXiv:2510.26692): the kernels of plan.h. DESIGN.md beside this
-// tells how they work. spills-allowed: addresses and the head's constants, set up once and read around the loops over
-// 16 tokens, in which the state of the scan and the keys of the producers have the 128 registers of a thread to
-// themselves
+// tells how they work.
+
+// spills-allowed: addresses and the head's constants, set up once and read around the loops over 16 tokens, in which
+// the state of the scan and the keys of the producers have the 128 registers of a thread to themselves; in decode a row
+
 #include "decode.h"
 #include "plan.h"
 #include "scan.h"

@@ -25,23 +25,41 @@ MS_FN u32 key_place(u32 slot, int row) {
     return slot + Record<D>::kSums + row * Record<D>::kSumRow + (row >> 2 & 1) * 16;
 }
 
-// Sums of squares of the rows r and r + 8: the diagonal of a product.
-template <int D>
-MS_FN void sum_squares(u32 tile, float& low, float& high) {
-    const u32 place = matrix_place<D>(tile);
-    float upper[4] = {}, lower[4] = {};
-#pragma unroll
-    for (int s = 0; s < D / 16; ++s) {
-        u32 x[4];
-        load_matrices(x, place ^ s << 5);
-        mma(upper, x, x[0], x[2]);
-        mma(lower, x, x[1], x[3]);
-    }
-    const int lane = threadIdx.x % 32, r = lane / 4, holder = 4 * r + r / 2;
+// What make_record() needs of the rows r and r + 8 as they came: k k, q q and q k.
+struct RowProducts {
+    float kk[2], qq[2], qk[2];
+};
+
+// The diagonal of a product: of its rows 0 to 7 in `upper`, of 8 to 15 in `lower`.
+MS_FN void take_diagonal(const float (&upper)[4], const float (&lower)[4], float (&of_rows)[2]) {
+    const int r = threadIdx.x % 32 / 4, holder = 4 * r + r / 2;
     const float low_even = __shfl_sync(~0u, upper[0], holder), low_odd = __shfl_sync(~0u, upper[1], holder);
     const float high_even = __shfl_sync(~0u, lower[2], holder), high_odd = __shfl_sync(~0u, lower[3], holder);
-    low = r % 2 ? low_odd : low_even;
-    high = r % 2 ? high_odd : high_even;
+    of_rows[0] = r % 2 ? low_odd : low_even;
+    of_rows[1] = r % 2 ? high_odd : high_even;
+}
+
+template <int D>
+MS_FN RowProducts multiply_rows(u32 slot) {
+    const u32 place = matrix_place<D>(slot);
+    float kk[2][4] = {}, qq[2][4] = {}, qk[2][4] = {};
+#pragma unroll
+    for (int s = 0; s < D / 16; ++s) {
+        u32 q[4], k[4];
+        load_matrices(k, (place ^ s << 5) + Record<D>::kKr);
+        load_matrices(q, (place ^ s << 5) + Record<D>::kQd);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            mma(kk[half], k, k[half], k[2 + half]);
+            mma(qq[half], q, q[half], q[2 + half]);
+            mma(qk[half], q, k[half], k[2 + half]);
+        }
+    }
+    RowProducts result;
+    take_diagonal(kk[0], kk[1], result.kk);
+    take_diagonal(qq[0], qq[1], result.qq);
+    take_diagonal(qk[0], qk[1], result.qk);
+    return result;
 }
 
 // T' = (1 + L)^-1 diag(beta), by forward substitution in float: near-collinear keys leave no digits for less.
@@ -176,18 +194,11 @@ MS_FN void store_products(u32 slot, float beta, const float (&l)[2][4], float (&
             const int row = r + 8 * (i / 2);
             store_4(slot + R::kW + ((column + i % 2) * kChunk + row) * 4,
                     __float_as_uint(l[tile][i] * (i < 2 ? beta_low : beta_high)));
-            m[tile][i] = column + i % 2 <= row ? m[tile][i] : 0;
+            m[tile][i] = column + i % 2 < row ? m[tile][i] : 0;
         }
     }
-    u32 high[4], low[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float x = m[i % 2][i / 2 * 2], y = m[i % 2][i / 2 * 2 + 1];
-        high[i] = pack(x, y);
-        low[i] = pack(x - low_of(high[i]), y - high_of(high[i]));
-    }
-    store_16(slot + R::kM + lane * 16, high[0], high[1], high[2], high[3]);
-    store_16(slot + R::kMLow + lane * 16, low[0], low[1], low[2], low[3]);
+    store_16(slot + R::kM + lane * 16, pack(m[0][0], m[0][1]), pack(m[1][0], m[1][1]), pack(m[0][2], m[0][3]),
+             pack(m[1][2], m[1][3]));
     __syncwarp();
 }
 
@@ -258,29 +269,29 @@ MS_FN void make_record(u32 slot, const Args& args, const Gate<D>& gate, float be
                        int n_tiles, Between between) {
     using R = Record<D>;
     const int lane = threadIdx.x % 32;
-    float q_factor[2], k_factor[2];
-    sum_squares<D>(slot + R::kKr, k_factor[0], k_factor[1]);
-    sum_squares<D>(slot + R::kQd, q_factor[0], q_factor[1]);
+    RowProducts rows = multiply_rows<D>(slot);
     const bool has_sums = gate.activated   ? sum_decays<D, true, false>(slot, gate, valid)
                           : valid < kChunk ? sum_decays<D, false, false>(slot, gate, valid)
                                            : sum_decays<D, false, true>(slot, gate, valid);
     __syncwarp();
     // Not a number anywhere? Sums tell; very large keys can look like it.
-    const bool suspect = !is_finite(k_factor[0]) || !is_finite(k_factor[1]) || !has_sums || beta != beta;
+    const bool suspect = !is_finite(rows.kk[0]) || !is_finite(rows.kk[1]) || !has_sums || beta != beta;
     int bad = kChunk;
     if (__any_sync(~0u, suspect)) {
         const int first = remove_bad_tokens<D>(slot, beta, valid);
         if (first < valid) {
             bad = valid = first;
-            sum_squares<D>(slot + R::kKr, k_factor[0], k_factor[1]);
+            rows = multiply_rows<D>(slot);
         }
     }
     beta = lane < valid ? reciprocal_of(1 + exp2_of(-kLog2E * beta)) : 0;
+    float q_factor[2], k_factor[2], diagonal[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const bool normalize = args.flags & kNormalize;
-        q_factor[i] = args.scale * (normalize ? rsqrt_of(q_factor[i] + 1e-6f) : 1);
-        k_factor[i] = normalize ? rsqrt_of(k_factor[i] + 1e-6f) : 1;
+        q_factor[i] = args.scale * (normalize ? rsqrt_of(rows.qq[i] + 1e-6f) : 1);
+        k_factor[i] = normalize ? rsqrt_of(rows.kk[i] + 1e-6f) : 1;
+        diagonal[i] = q_factor[i] * k_factor[i] * rows.qk[i];
     }
     __syncwarp();
 
@@ -292,6 +303,10 @@ MS_FN void make_record(u32 slot, const Args& args, const Gate<D>& gate, float be
     for (int s = 0; s < D / 16; ++s)
         load_matrices_transposed(kd[s], key_place<D>(slot, lane % 16) + lane / 16 * 32 + 64 * s);
     __syncwarp();
+    if (lane % 4 == 0) {
+        store_4(slot + R::kDiagonal + lane, __float_as_uint(diagonal[0]));
+        store_4(slot + R::kDiagonal + 32 + lane, __float_as_uint(diagonal[1]));
+    }
     store_products<D>(slot, beta, l, m);
     u32 high[4], low[4];
     invert(slot + R::kW, __shfl_sync(~0u, beta, lane % 16), high, low);
