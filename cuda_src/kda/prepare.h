@@ -293,7 +293,6 @@ MS_FN void make_record(u32 slot, const Args& args, const Gate<D>& gate, float be
         k_factor[i] = normalize ? rsqrt_of(rows.kk[i] + 1e-6f) : 1;
         diagonal[i] = q_factor[i] * k_factor[i] * rows.qk[i];
     }
-    __syncwarp();
 
     float l[2][4] = {}, m[2][4] = {};
     make_products<D>(slot, q_factor, k_factor, l, m);

@@ -55,8 +55,16 @@ def load() -> ctypes.CDLL:
     return library
 
 
+def is_loaded() -> bool:
+    """Tell whether load() was called."""
+    return load.cache_info().currsize > 0
+
+
 def problem() -> str:
-    """Return what a kernel did wrong first: an address outside, a wait without end; empty if nothing."""
+    """Return what a kernel did wrong first, and forget it; empty if nothing.
+
+    An address outside, a wait without end, lanes that use memory without being in order.
+    """
     return load().machine_problem().decode()
 
 

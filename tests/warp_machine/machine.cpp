@@ -42,6 +42,17 @@ std::vector<Fiber> fibers;
 Meeting warps[kMaxThreads / 32], block;
 const std::function<void()>* body;
 
+// Who used two bytes of shared memory last, and how often its warp had put memory in order by then.
+struct Use {
+    unsigned thread, ordered;
+};
+struct Uses {
+    Use write, read;
+    bool read_by_others;  // in the same stretch of time, by another lane than `read`
+};
+constexpr unsigned kNobody = ~0u;
+std::vector<Uses> uses;
+
 void enter() {
     (*body)();
     current->done = true;
@@ -67,6 +78,7 @@ void run_block(unsigned n_threads) {
     std::memset(shared, 0xff, kSharedBytes);
     for (auto& meeting : warps) meeting = {};
     block = {};
+    uses.assign(kSharedBytes / 2, {{kNobody, 0}, {kNobody, 0}, false});
     fibers.resize(n_threads);
     for (unsigned i = 0; i < n_threads; ++i) prepare(fibers[i], i);
     for (unsigned idle = 0, alive = n_threads; alive > 0;) {
@@ -110,6 +122,37 @@ void meet(Meeting& meeting, unsigned n) {
     for (const unsigned before = meeting.generation; meeting.generation == before;) yield();
 }
 
+void check_access(unsigned address, unsigned nbytes, bool write) {
+    const unsigned thread = thread_index.x;
+    const unsigned now = warp().ordered;
+    warp().used[lane()] = now + 1;
+    const auto meets = [&](const Use& use) {
+        return use.thread != kNobody && use.thread / 32 == thread / 32 && use.ordered == now;
+    };
+    for (unsigned i = address / 2; i < (address + nbytes + 1) / 2; ++i) {
+        Uses& of = uses[i];
+        const bool raced = (meets(of.write) && of.write.thread != thread) ||
+                           (write && meets(of.read) && (of.read.thread != thread || of.read_by_others));
+        if (raced) {
+            fault(std::string(write ? "write" : "read") + " of shared memory at " + std::to_string(2 * i) +
+                  ", used by thread " + std::to_string(meets(of.write) ? of.write.thread : of.read.thread) +
+                  " with no __syncwarp() between");
+        }
+        if (write) {
+            of.write = {thread, now};
+        } else {
+            of.read_by_others = meets(of.read) && (of.read_by_others || of.read.thread != thread);
+            of.read = {thread, now};
+        }
+    }
+}
+
+void check_arrival() {
+    for (unsigned other = 0; other < 32; ++other)
+        if (other != lane() && warp().used[other] == warp().ordered + 1)
+            fault("arrival at a barrier before lane " + std::to_string(other) + " is known to be done");
+}
+
 void run(const std::function<void()>& kernel, const unsigned* grid, const unsigned* size) {
     body = &kernel;
     grid_size = {grid[0], grid[1], grid[2]};
@@ -122,6 +165,22 @@ void run(const std::function<void()>& kernel, const unsigned* grid, const unsign
 
 }  // namespace machine
 
-void __syncthreads() { machine::meet(machine::block, machine::block_size.x); }
+void __syncwarp() {
+    machine::Meeting& warp = machine::warp();
+    const unsigned next = warp.ordered + 1;
+    machine::exchange();
+    warp.ordered = next;  // each lane sets the same
+}
 
-extern "C" __attribute__((visibility("default"))) const char* machine_problem() { return machine::problem.c_str(); }
+void __syncthreads() {
+    machine::meet(machine::block, machine::block_size.x);
+    // All lanes of a warp are here or behind: the first one counts for all.
+    __syncwarp();
+}
+
+extern "C" __attribute__((visibility("default"))) const char* machine_problem() {
+    static std::string told;
+    told.swap(machine::problem);
+    machine::problem.clear();
+    return told.c_str();
+}

@@ -59,6 +59,8 @@ struct Fiber {
 // A place where several threads meet; what each brings lies in `brought` until two meetings later.
 struct Meeting {
     unsigned arrived = 0, generation = 0;
+    unsigned ordered = 0;    // times that memory was put in order
+    unsigned used[32] = {};  // 1 + that number when a lane last used shared memory
     uint64_t brought[2][32][6];
 };
 
@@ -88,25 +90,31 @@ const uint64_t (*exchange(T... mine))[6] {
     return meeting.brought[parity];
 }
 
-inline char* at(unsigned address, unsigned nbytes) {
+// Tells of shared memory that two lanes of a warp use, one of them writing, with no __syncwarp() between.
+void check_access(unsigned address, unsigned nbytes, bool write);
+// Tells of a lane that arrives at a barrier for its warp while others used shared memory since the last __syncwarp().
+void check_arrival();
+
+inline char* at(unsigned address, unsigned nbytes, bool write) {
     if (address % nbytes != 0 || address + nbytes > kSharedBytes) {
         fault("shared memory: " + std::to_string(nbytes) + " bytes at " + std::to_string(address));
         static char nowhere[16];
         return nowhere;
     }
+    check_access(address, nbytes, write);
     return shared + address;
 }
 
 template <class T>
 T load(unsigned address) {
     T x;
-    std::memcpy(&x, at(address, sizeof(T)), sizeof(T));
+    std::memcpy(&x, at(address, sizeof(T), false), sizeof(T));
     return x;
 }
 
 template <class T>
 void store(unsigned address, T x) {
-    std::memcpy(at(address, sizeof(T)), &x, sizeof(T));
+    std::memcpy(at(address, sizeof(T), true), &x, sizeof(T));
 }
 
 }  // namespace machine
@@ -146,7 +154,7 @@ T min(T x, T y) {
     return y < x ? y : x;
 }
 
-inline void __syncwarp() { machine::exchange(); }
+void __syncwarp();
 void __syncthreads();
 inline float __shfl_sync(unsigned, float x, int source) {
     return __uint_as_float(static_cast<unsigned>(machine::exchange(__float_as_uint(x))[source & 31][0]));

@@ -56,7 +56,7 @@ inline void load_matrices(u32 (&r)[4], u32 address) {
     const u32 lane = ::machine::lane();
     for (u32 i = 0; i < 4; ++i) {
         const u32 row = static_cast<u32>(all[8 * i + lane / 4][0]);
-        ::machine::at(row, 16);
+        ::machine::at(row, 16, false);
         r[i] = ::machine::load<u32>(row + lane % 4 * 4);
     }
 }
@@ -66,8 +66,8 @@ inline void load_matrices_transposed(u32 (&r)[4], u32 address) {
     for (u32 i = 0; i < 4; ++i) {
         const u32 first = static_cast<u32>(all[8 * i + lane % 4 * 2][0]),
                   second = static_cast<u32>(all[8 * i + lane % 4 * 2 + 1][0]);
-        ::machine::at(first, 16);
-        ::machine::at(second, 16);
+        ::machine::at(first, 16, false);
+        ::machine::at(second, 16, false);
         r[i] = ::machine::load<u16>(first + lane / 4 * 2) |
                static_cast<u32>(::machine::load<u16>(second + lane / 4 * 2)) << 16;
     }
@@ -103,7 +103,6 @@ MS_FN void store_2(u32 address, u32 x) { ::machine::store(address, static_cast<u
 MS_FN void copy_async(u32 address, const void* global, u32 valid) {
     if (reinterpret_cast<std::uint64_t>(global) % 16 != 0)
         ::machine::fault("asynchronous copy: global address not aligned");
-    ::machine::at(address, 16);
     ::machine::current->groups.back().push_back({address, valid ? global : nullptr});
 }
 MS_FN void copy_async(u32 address, const void* global) { copy_async(address, global, 16); }
@@ -111,15 +110,19 @@ MS_FN void commit_copies() { ::machine::current->groups.emplace_back(); }
 template <int kLater>
 MS_FN void wait_for_copies() {
     auto& groups = ::machine::current->groups;
+    // Another lane may still be about to arrive at a barrier for what came before.
+    const u32 used = ::machine::warp().used[::machine::lane()];
     while (groups.size() > kLater + 1) {
         for (const auto& copy : groups.front()) {
+            char* to = ::machine::at(copy.to, 16, true);
             if (copy.from)
-                std::memcpy(::machine::at(copy.to, 16), copy.from, 16);
+                std::memcpy(to, copy.from, 16);
             else
-                std::memset(::machine::at(copy.to, 16), 0, 16);
+                std::memset(to, 0, 16);
         }
         groups.erase(groups.begin());
     }
+    ::machine::warp().used[::machine::lane()] = used;
 }
 
 // ---- barriers ----
@@ -129,20 +132,24 @@ struct Barrier {
     u32 phase;
 };
 
+// Barriers are in order by themselves.
+MS_FN Barrier& barrier_at(u32 barrier) { return *reinterpret_cast<Barrier*>(::machine::shared + barrier); }
+
 MS_FN void barrier_init(u32 barrier, u32 count) {
-    ::machine::store(barrier, Barrier{static_cast<u16>(count), static_cast<u16>(count), 0});
+    barrier_at(barrier) = Barrier{static_cast<u16>(count), static_cast<u16>(count), 0};
 }
 MS_FN void barrier_arrive(u32 barrier) {
-    Barrier state = ::machine::load<Barrier>(barrier);
+    ::machine::check_arrival();
+    Barrier state = barrier_at(barrier);
     ++::machine::progress;
     if (state.count == 0xffff) ::machine::fault("barrier: not initialised");
     if (--state.pending == 0) {
         state.pending = state.count;
         ++state.phase;
     }
-    ::machine::store(barrier, state);
+    barrier_at(barrier) = state;
 }
-MS_FN bool barrier_passed(u32 barrier, u32 parity) { return (::machine::load<Barrier>(barrier).phase & 1) != parity; }
+MS_FN bool barrier_passed(u32 barrier, u32 parity) { return (barrier_at(barrier).phase & 1) != parity; }
 MS_FN void barrier_wait(u32 barrier, u32 parity) {
     while (!barrier_passed(barrier, parity)) ::machine::yield();
 }
