@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         if left_out := section.get("left_out"):
             print("".join(f"left out: {what}: {reason}\n" for what, reason in left_out.items()))
         problems += section.get("problems", [])
-    if options.json is not None:
+    if options.json is not None and sections:
         write(options.json, result)
     if options.plot is not None:
         for path in importlib.import_module("madspace.bench.plots").draw(result, Path(options.plot), old):
@@ -117,7 +117,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     from madspace.bench.terminal import Progress
 
     if options.device is None:
-        options.device = "cuda" if madspace.is_available() else "cpu"
+        options.device = "cuda" if madspace.is_available() and madspace.device_count() else "cpu"
     progress = Progress()
     known = {*_module("latency_peers").PEERS, *_module("kda_peers").PEERS}
     if unknown := set(filter(None, (options.peers or "").split(","))) - known:
@@ -132,8 +132,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         except UsageError:
             raise
         except Exception as error:  # the others are worth having; what went wrong is told, and is in the exit status
-            if len(names) == 1:
-                raise
             progress.clear()
             traceback.print_exc()
             problems.append(f"{name}: {type(error).__name__}: {error}")
@@ -171,7 +169,7 @@ def sections_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def write(path: str, result: dict[str, Any]) -> None:
     """Write a result."""
-    Path(path).write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
+    Path(path).write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -58,9 +58,10 @@ def figures_of(section: dict[str, Any], benchmark: str) -> Iterator[tuple[str, s
     for name, case in section["cases"].items():
         for figure in OWN[benchmark]:
             found = _at(case, figure)
-            if found is not None and "median" in found:
+            # What costs no more than the empty loop has no ratio.
+            if found is not None and found.get("median", 0.0) > 0:
                 beside = _at(case, BESIDE.get(figure, ""))
-                yield name, figure, found, None if beside is None else beside["median"]
+                yield name, figure, found, None if beside is None or beside["median"] <= 0 else beside["median"]
 
 
 def _at(case: Any, path: str) -> dict[str, float] | None:

@@ -124,7 +124,7 @@ def run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``cases`` by name, and ``rounds``.
+        ``cases`` by name; ``rounds``; ``left_out``, the first reason why a peer is missing somewhere.
     """
     gpu = options.device != "cpu"
     default = tuple(case.name for case in CASES) if gpu and not options.quick else SMALL
@@ -144,7 +144,10 @@ def run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
                     cases[name] = cpu_case(case, gate, rounds, options.seed)
                 else:
                     cases[name] = gpu_case(case, gate, twin, peers, rounds, options.seed)
-    return {"cases": cases, "rounds": rounds}
+    left_out: dict[str, str] = {}
+    for figures in cases.values():
+        left_out = figures.get("left_out", {}) | left_out
+    return {"cases": cases, "rounds": rounds, "left_out": left_out}
 
 
 def tables(result: dict[str, Any]) -> str:

@@ -70,6 +70,10 @@ CASES = (
     packed("varlen-17-33-65-257-h4", (17, 33, 65, 257), 4),
     Case("fixed-t256-h1", 256, 1),
     Case("decode-b64-t1-h32", 1, 32, batches=64),
+    # Beside the one of 2048: times of the same heads against T.
+    Case("fixed-t256-h8", 256, 8),
+    Case("fixed-t512-h8", 512, 8),
+    Case("fixed-t8192-h8", 8192, 8),
 )
 SMALL = ("fixed-t256-h1", "varlen-17-33-65-257-h4", "decode-b64-t1-h32")
 WORKSPACE_CASES = (

@@ -256,31 +256,33 @@ def _measure_on_gpu(
 def tables(result: dict[str, Any]) -> str:
     """Return the table for people."""
     cases = result["cases"]
-    if all("device" in x for x in cases.values()):
+
+    def median(case: dict[str, Any], figure: str) -> str:
+        return f"{case[figure]['median']:.1f}" if figure in case else "-"
+
+    def ratio(case: dict[str, Any], figure: str, of: str) -> str:
+        return f"{case[figure]['median'] / case[of]['median']:.2f}"
+
+    if any("device" in x for x in cases.values()):
         head = ["us", "device", "cold", "floor", "share", "host", "x C", "call + wait", "x C"]
         rows = [
             [
                 name,
-                f"{x['device']['median']:.1f}",
-                f"{x['cold']['median']:.1f}" if "cold" in x else "-",
+                median(x, "device"),
+                median(x, "cold"),
                 f"{x['floor']:.1f}",
                 f"{100 * x['share_of_floor']:.0f} %",
-                f"{x['host']['median']:.1f}",
-                f"{x['host_ratio_to_c']:.2f}",
-                f"{x['call_and_wait']['median']:.1f}",
-                f"{x['wait_ratio_to_c']:.2f}",
+                median(x, "host"),
+                ratio(x, "host", "c_launch"),
+                median(x, "call_and_wait"),
+                ratio(x, "call_and_wait", "c_launch_and_wait"),
             ]
             for name, x in cases.items()
         ]
         return table(head, rows)
     peers = [peer for peer in UPSTREAM_FIGURES if any(peer in x for x in cases.values())]
-    head = ["us", "fresh outputs", "out given", "ns per event", *peers]
-    names = ("fresh_outputs", "out")
-    return table(
-        head,
-        [
-            [name, *(f"{x[key]['median']:.1f}" for key in names), f"{x['ns_per_event']:.1f}"]
-            + [f"{x[peer]['median']:.1f}" if peer in x else "-" for peer in peers]
-            for name, x in cases.items()
-        ],
-    )
+    rows = [
+        [name, median(x, "fresh_outputs"), median(x, "out"), f"{x['ns_per_event']:.1f}", *(median(x, p) for p in peers)]
+        for name, x in cases.items()
+    ]
+    return table(["us", "fresh outputs", "out given", "ns per event", *peers], rows)

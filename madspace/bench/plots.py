@@ -9,7 +9,7 @@ from typing import Any
 from madspace.bench.command import UsageError, sections_of
 from madspace.bench.compare import compared
 
-FLOOR_STYLE = {"color": "black", "linestyle": "--", "label": "bandwidth of a copy"}
+FLOOR_STYLE: dict[str, Any] = {"color": "black", "linestyle": "--", "label": "bandwidth of a copy"}
 Lines = dict[str, list[tuple[float, float]]]  # points by the name of a line
 
 
@@ -120,54 +120,49 @@ def _from_runs(figures: dict[str, float] | None) -> dict[str, float] | None:
     return {"p05": low, "p25": low, "p50": middle, "p75": high, "p95": high, "p99": high, "max": high}
 
 
-def by_batch(cases: dict[str, Any]) -> tuple[Lines, list[tuple[float, float]]]:
-    """Return times of mappings against batch sizes, and the floor where there is one."""
+def by_batch(cases: dict[str, Any]) -> tuple[Lines, Lines]:
+    """Return times of mappings against batch sizes, and their floors."""
+    return _by_size(cases, r"(?P<line>.*) n=(?P<size>\d+)", ("device", "fresh_outputs", "upstream_default"))
+
+
+def by_tokens(cases: dict[str, Any]) -> tuple[Lines, Lines]:
+    """Return times of attention against the tokens of one sequence, by number of heads, and their floors."""
+    return _by_size(cases, r"\w+ fixed-t(?P<size>\d+)-(?P<line>h\d+ \w+)", ("replay", "call", "flash_kda", "fla_chunk"))
+
+
+def _by_size(cases: dict[str, Any], pattern: str, figures: tuple[str, ...]) -> tuple[Lines, Lines]:
     lines: Lines = {}
-    floors: dict[float, float] = {}
+    floors: Lines = {}
     for name, case in cases.items():
-        match = re.fullmatch(r"(.*) n=(\d+)", name)
+        match = re.fullmatch(pattern, name)
         if match is None:
             continue
-        n = int(match[2])
-        for figure in ("device", "cold", "call_and_wait", "fresh_outputs", "upstream_default"):
+        size = float(match["size"])
+        for figure in figures:
             if figure in case:
-                lines.setdefault(f"{match[1]}: {figure}", []).append((n, case[figure]["median"]))
+                lines.setdefault(f"{match['line']}: {figure}", []).append((size, case[figure]["median"]))
         if "floor" in case:
-            floors[n] = max(case["floor"], floors.get(n, 0.0))
-    return lines, sorted(floors.items())
+            floors.setdefault(match["line"], []).append((size, case["floor"]))
+    return lines, floors
 
 
-def by_tokens(cases: dict[str, Any]) -> tuple[Lines, list[tuple[float, float]]]:
-    """Return times of attention against the tokens of one sequence, per head, and the floor where there is one."""
-    lines: Lines = {}
-    floors: dict[float, float] = {}
-    for name, case in cases.items():
-        match = re.fullmatch(r"\w+ fixed-t(\d+)-h(\d+) (\w+)", name)
-        if match is None:
-            continue
-        tokens, heads = int(match[1]), int(match[2])
-        for figure in ("replay", "cold", "call", "flash_kda", "fla_chunk"):
-            if figure in case:
-                lines.setdefault(f"{heads} heads, {match[3]}: {figure}", []).append((tokens, case[figure]["median"]))
-        if "floor" in case:
-            floors[tokens] = max(case["floor"], floors.get(tokens, 0.0))
-    return lines, sorted(floors.items())
-
-
-def against_size(lines: Lines, floors: list[tuple[float, float]], what: str, title: str) -> Any:
-    """Draw times against sizes, both on logarithmic axes, with the time that the bytes take at least."""
+def against_size(lines: Lines, floors: Lines, what: str, title: str) -> Any:
+    """Draw times against sizes, both on logarithmic axes, with the times that the bytes take at least."""
     figure, axes = _figure(5)
     for name, points in lines.items():
-        x, y = zip(*sorted(points), strict=True)
-        axes.plot(x, y, marker="o", label=name)
-    if floors:
-        axes.plot(*zip(*floors, strict=True), marker="x", **FLOOR_STYLE)
+        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=name)
+    # Mappings of as many particles share a floor, and so do gates.
+    different = {tuple(sorted(points)) for points in floors.values()}
+    for i, floor in enumerate(sorted(different)):
+        style = FLOOR_STYLE if i == 0 else FLOOR_STYLE | {"label": None}
+        axes.plot(*zip(*floor, strict=True), marker="x", **style)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(what)
     axes.set_ylabel("microseconds")
     axes.set_title(title)
-    if lines or floors:
+    axes.grid(alpha=0.3)
+    if lines:
         axes.legend(fontsize="x-small")
     return figure
 
@@ -222,5 +217,5 @@ def _figure(height: float) -> tuple[Any, Any]:
 
 def _name_rows(axes: Any, names: list[str]) -> None:
     axes.set_yticks(range(len(names)), names, fontsize="small")
-    axes.invert_yaxis()
+    axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(axis="x", alpha=0.3)
