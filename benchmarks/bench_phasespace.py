@@ -2,7 +2,7 @@
 
 import sys
 
-from madspace.bench.command import main
+from madspace.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(["phasespace", *sys.argv[1:]]))
+    sys.exit(main(["bench", "phasespace", *sys.argv[1:]]))

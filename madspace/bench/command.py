@@ -116,12 +116,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     from madspace.bench.provenance import provenance
     from madspace.bench.terminal import Progress
 
+    _check_peers(options.peers)
     if options.device is None:
         options.device = "cuda" if madspace.is_available() and madspace.device_count() else "cpu"
     progress = Progress()
-    known = {*_module("latency_peers").PEERS, *_module("kda_peers").PEERS}
-    if unknown := set(filter(None, (options.peers or "").split(","))) - known:
-        raise UsageError(f"--peers: expected some of {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
     names = NAMES if options.benchmark == "all" else (options.benchmark,)
     benchmarks: dict[str, Any] = {}
     problems: list[str] = []
@@ -172,6 +170,13 @@ def write(path: str, result: dict[str, Any]) -> None:
     Path(path).write_text(json.dumps(result, indent=1) + "\n")
 
 
+def _check_peers(given: str | None) -> None:
+    """Refuse names of libraries that no benchmark knows."""
+    known = {*_module("latency_peers").PEERS, *_module("kda_peers").PEERS}
+    if unknown := set(filter(None, (given or "").split(","))) - known:
+        raise UsageError(f"--peers: expected some of {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
+
+
 def _read(path: str) -> dict[str, Any]:
     try:
         result: dict[str, Any] = json.loads(Path(path).read_text())
@@ -192,10 +197,3 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
     return value
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command on its own, as the scripts in ``benchmarks`` do."""
-    from madspace.__main__ import main as command_line
-
-    return command_line(["bench", *(sys.argv[1:] if arguments is None else arguments)])

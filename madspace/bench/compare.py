@@ -14,12 +14,12 @@ OWN = {
     "kda": ("replay", "cold", "host", "call"),
     "workspace": ("automatic host", "automatic e2e", "automatic stream", "reuse host", "reuse e2e", "reuse stream"),
 }
-# What of C was measured in turn with it, on the same host: its drift is the host's.
+# What of C was measured in turn with it, on the same host: its drift is the host's. What waits for the device has none,
+# since most of that time is the device's.
 BESIDE = {
     "madspace": "c",
     "host": "c_launch",
     "host_fresh_outputs": "c_launch",
-    "call_and_wait": "c_launch_and_wait",
     "automatic host": "c host",
     "reuse host": "c host",
 }
