@@ -18,10 +18,10 @@ RUN = """
 import sys
 if DEVICE == "cuda":
     import fake_driver
-    from kda.places import register_host_kernels
+    from kda.places import register_kernels
     from phasespace import conftest
-    register_host_kernels(fake_driver.load())
-    conftest._register_host_kernels()
+    register_kernels(fake_driver.load())
+    conftest._register_kernels()
 from madspace import __main__
 from madspace.bench import kda, phasespace
 kda.COLD_BYTES = phasespace.COLD_BYTES = 1e6    # each call is real work here
