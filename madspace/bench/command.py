@@ -76,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
         return 2
     problems = list(result.get("problems", ()))
     sections = sections_of(result)
+    print(f"{_origin(result)}\n")
     for name, section in sections.items():
         print(f"{name}\n\n{_module(name).tables(section)}")
         if left_out := section.get("left_out"):
@@ -163,6 +164,14 @@ def sections_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
         if any(mark <= found for found in figures):
             return {name: result}
     return {"phasespace": result}
+
+
+def _origin(result: dict[str, Any]) -> str:
+    """Return one line that says where a result comes from."""
+    found = result.get("provenance", {})
+    machine = found.get("gpu") or found.get("device") or found.get("processor") or "unknown machine"
+    version, commit, day = (found.get(name) or "unknown" for name in ("madspace", "commit", "date"))
+    return f"{machine}; madspace {version}, commit {commit}, {day}"
 
 
 def write(path: str, result: dict[str, Any]) -> None:

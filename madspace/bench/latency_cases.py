@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -217,15 +217,23 @@ def graphs(s: Setup) -> Made:
 def copies(s: Setup) -> Made:
     """Yield copies and the wait for them, from and to page-locked and pageable host memory."""
 
+    @cache
+    def device_memory(nbytes: int) -> madspace.Buffer:
+        return s.pool.allocate(nbytes, stream=s.stream)
+
+    @cache
+    def host_memory(nbytes: int, pinned: bool) -> Any:
+        # Not zeros: those would all be one page until something is written.
+        return madspace.PinnedBuffer(nbytes, s.device) if pinned else np.ones(nbytes, np.uint8)
+
     def case(nbytes: int, text: str, operation: str, pinned: bool) -> Case:
-        host: Any = madspace.PinnedBuffer(nbytes, s.device) if pinned else np.zeros(nbytes, np.uint8)
-        buffer = s.pool.allocate(nbytes, stream=s.stream)
+        host, buffer = host_memory(nbytes, pinned), device_memory(nbytes)
         address = host.ptr if pinned else host.ctypes.data
         operands = {"host": ctypes.c_void_p(address), "device": buffer.ptr, "nbytes": nbytes}
         made = s.case(text, operation, names={"host": host, "buffer": buffer}, **operands)
         if nbytes > MIB:
             made.run = 1 if nbytes > 16 * MIB else 2
-            made.effort = 0.02 if nbytes > 16 * MIB else 0.1
+            made.effort = 0.1 * min(1.0, 16 * MIB / nbytes)
         return made
 
     wait = "stream.synchronize()"
@@ -255,7 +263,10 @@ def exchange(device: str) -> Made:
         return Case({"madspace": Statement("from_dlpack(x)", {"from_dlpack": madspace.from_dlpack, "x": array})})
 
     def given(framework: str) -> Case:
-        tensor = madspace.from_dlpack(array_of(framework, device))
+        values = np.zeros(256, np.float32)
+        tensor = (
+            madspace.from_dlpack(values) if device == "cpu" or framework == "numpy" else madspace.asarray(values, 0)
+        )
         consumer = importlib.import_module("jax.dlpack" if framework == "jax" else framework)
         return Case({"madspace": Statement("from_dlpack(x)", {"from_dlpack": consumer.from_dlpack, "x": tensor})})
 

@@ -26,7 +26,7 @@ def cuda_bindings(s: Setup) -> Statements:
     driver: Any = importlib.import_module("cuda.bindings.driver")
     _, made = s.graph(N_GRAPH_NODES)
     sizes = [n for n in s.copies if n <= 16 * MIB]
-    device, host = s.pool.allocate(max(sizes), stream=s.stream), np.zeros(max(sizes), np.uint8)
+    device, host = s.pool.allocate(max(sizes), stream=s.stream), np.ones(max(sizes), np.uint8)
     context = driver.cuCtxGetCurrent()[1]
     names = {
         "d": driver,
@@ -146,7 +146,7 @@ def cupy(s: Setup) -> Statements:
     }
     for nbytes in s.copies:
         if nbytes <= 16 * MIB:
-            ends = names | {"x": cp.zeros(nbytes, np.uint8), "y": np.zeros(nbytes, np.uint8)}
+            ends = names | {"x": cp.zeros(nbytes, np.uint8), "y": np.ones(nbytes, np.uint8)}
             found[f"h2d_pageable_{label(nbytes)}"] = ("x.set(y, stream); stream.synchronize()", ends)
             found[f"d2h_pageable_{label(nbytes)}"] = ("x.get(stream, out=y)", ends)
     return found | _imports_of_torch(cp.from_dlpack)
@@ -179,7 +179,7 @@ def torch(s: Setup) -> Statements:
         if nbytes <= 16 * MIB:
             on_device = th.zeros(nbytes, dtype=th.uint8, device="cuda")
             for kind in ("pinned", "pageable"):
-                host = th.zeros(nbytes, dtype=th.uint8, pin_memory=kind == "pinned")
+                host = th.ones(nbytes, dtype=th.uint8, pin_memory=kind == "pinned")
                 ends = {"x": on_device, "y": host, "stream": th.cuda.current_stream()}
                 wait = "stream.synchronize()"
                 found[f"h2d_{kind}_{label(nbytes)}"] = (f"x.copy_(y, non_blocking=True); {wait}", ends)

@@ -18,8 +18,8 @@ from madspace.core._inventory import driver_version
 PACKAGE = Path(madspace.__file__).resolve().parent
 ROOT = PACKAGE.parent  # of the repository, where this is one
 PEERS = (
-    "cuda-bindings", "cuda-core", "cupy-cuda13x", "torch", "numba-cuda", "triton", "jax", "flash-linear-attention",
-    "flash-kda",
+    "cuda-bindings", "cuda-core", "cupy", "cupy-cuda13x", "torch", "numba-cuda", "triton", "jax",
+    "flash-linear-attention", "flash-kda",
 )  # fmt: skip
 GPU_QUERY = "name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit"
 

@@ -9,6 +9,7 @@ import pytest
 from kda import inputs as kda_inputs
 from kda import oracle
 
+import madspace
 from madspace.bench import kda_cases, latency_cases
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,10 +19,10 @@ RUN = """
 import sys
 if DEVICE == "cuda":
     import fake_driver
-    from kda.places import register_kernels
+    from kda.places import register_host_kernels
     from phasespace import conftest
-    register_kernels(fake_driver.load())
-    conftest._register_kernels()
+    register_host_kernels(fake_driver.load())
+    conftest._register_host_kernels()
 from madspace import __main__
 from madspace.bench import kda, phasespace
 kda.COLD_BYTES = phasespace.COLD_BYTES = 1e6    # each call is real work here
@@ -72,6 +73,24 @@ def test_latency_keeps_the_names_of_earlier_results(device):
     assert len(names) == len(set(names))
     earlier = json.loads((ROOT / "benchmarks" / "results" / "latency_h200.json").read_text())
     assert set(earlier["cases"]) <= set(names)
+
+
+def test_fork_and_join_has_the_same_order_in_c(device, fake):
+    setup = latency_cases.Setup(latency_cases.CTwin(device), device)
+    made = {name: make for name, make in latency_cases.order(setup) if name.startswith("fork_and_join")}
+    assert len(made) == (len(latency_cases.FORKS) if hasattr(madspace, "fork_streams") else 0)
+    # The C side is there whatever the package has.
+    streams, events = [madspace.Stream(device) for _ in range(2)], [madspace.Event(device) for _ in range(2)]
+    operands = {"streams": latency_cases.handles(streams), "events": latency_cases.handles(events), "n": 2}
+    twin = setup.twin.operation("fork_and_join", event=setup.event.handle, **operands)
+    fake.clear_log()
+    assert len(twin.each(1)) == 1
+    names = [name for name in fake.names() if "Ctx" not in name]
+    joins = ["cuEventRecord", "cuStreamWaitEvent"] * 2
+    assert names == ["cuEventRecord", "cuStreamWaitEvent", "cuStreamWaitEvent", *joins]
+    for make in made.values():
+        case = make()
+        assert min(case.who["c"].mean(2), case.who["madspace"].mean(2)) > 0
 
 
 def test_latency_on_the_cpu(bench):
