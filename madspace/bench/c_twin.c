@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <time.h>
 
-enum { kMaxParameters = 64, kNotReady = 600, kDisableTiming = 2, kNonBlocking = 1 };
+enum { kMaxParameters = 64, kMaxContexts = 64, kNotReady = 600, kDisableTiming = 2, kNonBlocking = 1 };
 
 /* What the operations work on; c_twin.py has the same fields. */
 typedef struct {
@@ -43,6 +43,7 @@ static int (*replay)(void*, void*);
 static int (*update)(void*, void*, void*);
 static int (*to_device)(unsigned long long, const void*, size_t, void*);
 static int (*from_device)(void*, unsigned long long, size_t, void*);
+static int (*current)(void**);
 static int (*push)(void*);
 static int (*pop)(void**);
 static int (*retain)(void**, int);
@@ -67,6 +68,7 @@ static const struct {
     {"cuGraphExecUpdate_v2", &update},
     {"cuMemcpyHtoDAsync_v2", &to_device},
     {"cuMemcpyDtoHAsync_v2", &from_device},
+    {"cuCtxGetCurrent", &current},
     {"cuCtxPushCurrent_v2", &push},
     {"cuCtxPopCurrent_v2", &pop},
     {"cuDevicePrimaryCtxRetain", &retain},
@@ -94,6 +96,19 @@ int twin_enter(void* context) { return push(context); }
 int twin_leave(void) {
     void* popped;
     return pop(&popped);
+}
+
+/* Other libraries leave their context current, which is the same one: take all off this thread's stack, and put them
+   back. Returns how many there were. */
+static void* hidden[kMaxContexts];
+int twin_hide(void) {
+    void* context;
+    int n = 0;
+    while (n < kMaxContexts && !current(&context) && context && !pop(&hidden[n])) ++n;
+    return n;
+}
+void twin_show(int n) {
+    while (n > 0) push(hidden[--n]);
 }
 
 int op_nothing(const Operands* x) { return x == NULL; }

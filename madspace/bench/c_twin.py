@@ -125,6 +125,15 @@ class CTwin:
         finally:
             self._lib.twin_leave()
 
+    @contextmanager
+    def no_context(self) -> Iterator[None]:
+        """Make no context current in this thread for a block, whatever other libraries have left there."""
+        n = self._lib.twin_hide()
+        try:
+            yield
+        finally:
+            self._lib.twin_show(n)
+
     def operation(self, name: str, **operands: Any) -> Operation:
         """Return one of the operations of c_twin.c.
 

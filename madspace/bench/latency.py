@@ -32,7 +32,9 @@ class Context:
 
     def enter(self, current: bool) -> AbstractContextManager[None]:
         """Return the context of a sample in Python."""
-        return self._twin.context() if self._twin is not None and current else nullcontext()
+        if self._twin is None:
+            return nullcontext()
+        return self._twin.context() if current else self._twin.no_context()
 
     def measurements(self, timed: Timed, run: int, case: Case, native: bool) -> dict[str, Measurement]:
         """Return how to sample something: a run of operations, and operations one by one."""

@@ -186,6 +186,7 @@ def test_failure_of_one_benchmark_is_told_and_the_others_go_on(monkeypatch, tmp_
     assert set(json.loads(path.read_text())["benchmarks"]) == {"latency"}
 
 
+@pytest.mark.fake
 def test_missing_compiler_is_named(device, monkeypatch, capsys):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)

@@ -75,6 +75,21 @@ def test_latency_keeps_the_names_of_earlier_results(device):
     assert set(earlier["cases"]) <= set(names)
 
 
+def test_context_is_current_or_not_and_the_stack_is_as_before(device, fake):
+    twin = latency_cases.CTwin(device)
+    kernel = latency_cases.Statement("kernel.launch(1, 32, 0, 0, stream=stream)", vars(twin))
+    depth = fake.context_depth()
+    pushes = []
+    with twin.context(), twin.context():
+        for context in (twin.context, twin.no_context):
+            with context():
+                fake.clear_log()
+                kernel.mean(1)
+                pushes.append("cuCtxPushCurrent" in fake.names())
+        assert fake.context_depth() == depth + 2
+    assert pushes == [False, True]
+
+
 def test_fork_and_join_has_the_same_order_in_c(device, fake):
     setup = latency_cases.Setup(latency_cases.CTwin(device), device)
     made = {name: make for name, make in latency_cases.order(setup) if name.startswith("fork_and_join")}
