@@ -113,6 +113,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     ------
     UsageError
         When no case fits, or a name of something else is unknown.
+    DriverNotFoundError
+        When a GPU is asked for where there is no driver.
     """
     from madspace.bench.provenance import provenance
     from madspace.bench.terminal import Progress
@@ -120,6 +122,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     _check_peers(options.peers)
     if options.device is None:
         options.device = "cuda" if madspace.is_available() and madspace.device_count() else "cpu"
+    origin = provenance(options.device)  # first, so that a missing driver is noticed and a broken one loses nothing
     progress = Progress()
     names = NAMES if options.benchmark == "all" else (options.benchmark,)
     benchmarks: dict[str, Any] = {}
@@ -143,7 +146,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(f"--cases: nothing in {', '.join(names)} fits {options.cases!r}")
     settings = {name: value for name, value in vars(options).items() if name not in SILENT}
     return {
-        "provenance": provenance(options.device),
+        "provenance": origin,
         "settings": settings,
         "benchmarks": benchmarks,
         "problems": problems,

@@ -194,6 +194,13 @@ def test_missing_compiler_is_named(device, monkeypatch, capsys):
     assert "no C compiler found" in capsys.readouterr().err
 
 
+def test_missing_driver_is_told_in_one_line(run_python):
+    code = "import sys; from madspace.__main__ import main; sys.exit(main(['bench', 'kda', '--device', 'cuda']))"
+    done = run_python(code, driver=None, env={"MADSPACE_DRIVER_LIBRARY": "/nowhere/libcuda.so.1"})
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("madspace bench: ")
+
+
 def test_import_of_the_package_brings_no_benchmark(run_python):
     code = "import sys, madspace; print([x for x in sys.modules if x.startswith('madspace.bench')])"
     assert run_python(code).stdout.strip() == "[]"
