@@ -119,7 +119,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     from madspace.bench.provenance import provenance
     from madspace.bench.terminal import Progress
 
-    _check_peers(options.peers)
+    _check_names(options)
     if options.device is None:
         options.device = "cuda" if madspace.is_available() and madspace.device_count() else "cpu"
     origin = provenance(options.device)  # first, so that a missing driver is noticed and a broken one loses nothing
@@ -131,8 +131,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         progress.start(name)
         try:
             found = _module(name).run(options, progress)
-        except UsageError:
-            raise
         except Exception as error:  # the others are worth having; what went wrong is told, and is in the exit status
             progress.clear()
             traceback.print_exc()
@@ -182,11 +180,19 @@ def write(path: str, result: dict[str, Any]) -> None:
     Path(path).write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _check_peers(given: str | None) -> None:
-    """Refuse names of libraries that no benchmark knows."""
-    known = {*_module("latency_peers").PEERS, *_module("kda_peers").PEERS}
-    if unknown := set(filter(None, (given or "").split(","))) - known:
-        raise UsageError(f"--peers: expected some of {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
+def _check_names(options: argparse.Namespace) -> None:
+    """Refuse names that nothing knows, and files that cannot be written, before minutes of work."""
+    known = {
+        "peers": [*_module("latency_peers").PEERS, *_module("kda_peers").PEERS],
+        "gates": _module("kda_cases").GATES,
+        "kinds": _module("workspace_calls").KINDS,
+    }
+    for option, names in known.items():
+        given = set(filter(None, (getattr(options, option) or "").split(",")))
+        if unknown := given - set(names):
+            raise UsageError(f"--{option}: expected some of {', '.join(names)}, got {', '.join(sorted(unknown))}")
+    if options.json is not None and not Path(options.json).resolve().parent.is_dir():
+        raise UsageError(f"--json: {Path(options.json).parent} is no folder")
 
 
 def _read(path: str) -> dict[str, Any]:
