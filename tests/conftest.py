@@ -61,6 +61,7 @@ CAPABILITIES = {
     "cupy": _installed("cupy"),
     "jax": _installed("jax"),
     "ml_dtypes": _installed("ml_dtypes"),
+    "matplotlib": _installed("matplotlib"),
     "mpmath": _installed("mpmath"),
     "hypothesis": _installed("hypothesis"),
     "x86_64": lambda: platform.machine() == "x86_64",

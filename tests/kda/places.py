@@ -156,7 +156,12 @@ def register_kernels(fake):
     """Let the fake driver run the CUDA kernels lane by lane, or where that cannot be the host's kernel."""
     if platform.machine() == "x86_64":
         warp_machine.register(fake)
-        return
+    else:
+        register_host_kernels(fake)
+
+
+def register_host_kernels(fake):
+    """Let the fake driver run the host's kernel where the last kernel of a call is launched: for many calls."""
     for channels in (64, 128):
         for name in ("kda_forward", "kda_scan", "kda_decode"):
             fake.register(f"{name}_{channels}", _twin(channels), [ARGS_NBYTES])
