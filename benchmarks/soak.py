@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from c_twin import EMPTY_KERNEL
-from harness import provenance, write_json
-
 import madspace
+from madspace.bench.c_twin import EMPTY_KERNEL
+from madspace.bench.command import write
+from madspace.bench.provenance import provenance
 
 MIB = 1 << 20
 SIZES = (1, 256, 4096, 65536, 1 * MIB)
@@ -217,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
             "after": after,
             "grown": grown,
         }
-        write_json(options.json, result)
+        write(options.json, result)
     return 1 if grown else 0
 
 

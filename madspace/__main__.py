@@ -1,10 +1,11 @@
-"""Command line: ``python -m madspace demo`` and ``python -m madspace info``."""
+"""Command line: ``python -m madspace demo``, ``info`` and ``bench``."""
 
 import argparse
 import os
 import sys
 
 from madspace import demo, info
+from madspace.bench import command as bench
 from madspace.errors import MadspaceError
 
 # As a shell reports a process that the signal of a broken pipe, or of Ctrl-C, has ended.
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, command, purpose in (
         ("demo", demo, "map random numbers to phase space and check the points"),
         ("info", info, "print what a bug report needs: versions, driver, devices, kernels, environment"),
+        ("bench", bench, "measure: driver calls, workspaces, mappings, attention; compare and draw the results"),
     ):
         subparser = commands.add_parser(name, help=purpose)
         command.add_arguments(subparser)

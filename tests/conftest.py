@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -60,8 +61,10 @@ CAPABILITIES = {
     "cupy": _installed("cupy"),
     "jax": _installed("jax"),
     "ml_dtypes": _installed("ml_dtypes"),
+    "matplotlib": _installed("matplotlib"),
     "mpmath": _installed("mpmath"),
     "hypothesis": _installed("hypothesis"),
+    "x86_64": lambda: platform.machine() == "x86_64",
     "fork": lambda: hasattr(os, "fork"),
     "no_driver": lambda: not Path("/dev/nvidiactl").exists(),
 }

@@ -15,13 +15,13 @@ using u32 = unsigned int;
 static_assert(sizeof(u16) == 2 && sizeof(u32) == 4, "sizes of the integer types");
 
 enum Flags : u32 {
-    kStateBf16 = 1,         // initial_state and final_state: bfloat16, else float
-    kSnapshotBf16 = 2,      // snapshots, likewise
-    kOffsets64 = 4,         // cu_seqlens: int64, else int32
-    kSlots64 = 8,           // state_slots, likewise
+    kStateBf16 = 1,           // initial_state and final_state: bfloat16, else float
+    kSnapshotBf16 = 2,        // snapshots, likewise
+    kOffsets64 = 4,           // cu_seqlens: int64, else int32
+    kSlots64 = 8,             // state_slots, likewise
     kSnapshotOffsets64 = 16,  // snapshot_tokens and snapshot_offsets, likewise
-    kNormalize = 32,        // q and k are divided by their norms
-    kActivated = 64,        // g is the logarithm of the decay already: no gate parameters
+    kNormalize = 32,          // q and k are divided by their norms
+    kActivated = 64,          // g is the logarithm of the decay already: no gate parameters
 };
 
 // Elements from one batch, token and head to the next. Channels of q, k, v and g are contiguous.
@@ -45,17 +45,17 @@ struct Args {
     void* snapshots;              // [n_snapshots, HV, D of v, D of k]; null: none
     const void* snapshot_tokens;  // [n_snapshots]: after how many tokens of its sequence, a positive multiple of 16
     const void* snapshot_offsets;  // [N + 1]: sequence n has snapshots offsets[n] to offsets[n + 1], tokens ascending
-    char* records;                // workspace; null where the plan needs none
+    char* records;                 // workspace; null where the plan needs none
     Strides q_stride, k_stride, v_stride, g_stride, beta_stride;
-    i64 batches, tokens;          // B, T
-    i64 n_sequences;              // N
-    i64 n_slots;                  // places in the states: N without state_slots
+    i64 batches, tokens;  // B, T
+    i64 n_sequences;      // N
+    i64 n_slots;          // places in the states: N without state_slots
     i64 n_snapshots;
     int key_heads, value_heads;
     float scale, lower_bound;
     u32 flags;
-    int v_splits;                 // blocks that share the rows of one state; set by plan.h
-    int ring_slots;               // records that a block holds in shared memory; set by plan.h
+    int v_splits;    // blocks that share the rows of one state; set by plan.h
+    int ring_slots;  // records that a block holds in shared memory; set by plan.h
 };
 
 }  // namespace kda

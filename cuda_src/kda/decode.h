@@ -2,7 +2,8 @@
 // D / 32 columns of each row.
 #pragma once
 
-#include "prepare.h"
+#include "gate.h"
+#include "sequence.h"
 
 MS_BEGIN_NAMESPACE
 

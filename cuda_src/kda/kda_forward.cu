@@ -1,7 +1,9 @@
-// Kimi Delta Attention forward on sm_80 and later (arXiv:2510.26692): the kernels of plan.h. DESIGN.md beside this tells
-// how they work.
-// spills-allowed: addresses and the head's constants, set up once and read around the loops over 16 tokens, in which the
-// state of the scan and the keys of the producers have the 128 registers of a thread to themselves
+// Kimi Delta Attention forward on sm_80 and later (arXiv:2510.26692): the kernels of plan.h. DESIGN.md beside this
+// tells how they work.
+
+// spills-allowed: addresses and the head's constants, set up once and read around the loops over 16 tokens, in which
+// the state of the scan and the keys of the producers have the 128 registers of a thread to themselves; in decode a row
+
 #include "decode.h"
 #include "plan.h"
 #include "scan.h"
@@ -87,8 +89,7 @@ MS_FN void run_chain(const Args& args) {
         __syncwarp();
         // The next one's copies run while this one is made, if its slot is free by then.
         const auto load_next = [&] {
-            loaded = token < sequence.length &&
-                     __shfl_sync(~0u, barrier_passed(ring.empty(at.slot), at.round), 0);
+            loaded = token < sequence.length && __shfl_sync(~0u, barrier_passed(ring.empty(at.slot), at.round), 0);
             if (loaded) load(token, at.slot);
         };
         if constexpr (kMake) {
@@ -146,18 +147,18 @@ MS_END_NAMESPACE
 
 using madspace::kda::Args;
 
-#define MS_KDA_KERNELS(D)                                                                               \
+#define MS_KDA_KERNELS(D)                                                                                     \
     extern "C" __global__ void __launch_bounds__(512, 1) kda_forward_##D(const __grid_constant__ Args args) { \
-        madspace::kda::run_chain<D, true>(args);                                                        \
-    }                                                                                                   \
+        madspace::kda::run_chain<D, true>(args);                                                              \
+    }                                                                                                         \
     extern "C" __global__ void __launch_bounds__(512, 1) kda_scan_##D(const __grid_constant__ Args args) {    \
-        madspace::kda::run_chain<D, false>(args);                                                       \
-    }                                                                                                   \
+        madspace::kda::run_chain<D, false>(args);                                                             \
+    }                                                                                                         \
     extern "C" __global__ void __launch_bounds__(256, 1) kda_prepare_##D(const __grid_constant__ Args args) { \
-        madspace::kda::prepare<D>(args);                                                                \
-    }                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(128, 4) kda_decode_##D(const __grid_constant__ Args args) {     \
-        madspace::kda::decode<D>(args);                                                                 \
+        madspace::kda::prepare<D>(args);                                                                      \
+    }                                                                                                         \
+    extern "C" __global__ void __launch_bounds__(128, 4) kda_decode_##D(const __grid_constant__ Args args) {  \
+        madspace::kda::decode<D>(args);                                                                       \
     }
 
 MS_KDA_KERNELS(64)

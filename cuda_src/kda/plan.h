@@ -28,7 +28,7 @@ struct Plan {
 // Beyond this many chains (sequences times heads) their scans fill a device; up to it the records are made by all
 // multiprocessors first, and wait in the workspace.
 constexpr i64 kMaxRecordedChains = 32;
-constexpr i64 kDecodeTokens = 4;     // up to here no chunks are worth making
+constexpr i64 kDecodeTokens = 4;  // up to here no chunks are worth making
 constexpr int kProducerWarps = 8;
 constexpr int kMaxRingSlots = 12;
 constexpr int kDecodeWarps = 4;

@@ -176,11 +176,10 @@ MS_FN void barrier_arrive(u32 barrier) {
 
 MS_FN bool barrier_passed(u32 barrier, u32 parity) {
     u32 done;
-    asm volatile(
-        "{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
+    asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
     return done != 0;
 }
 
@@ -189,11 +188,10 @@ MS_FN void barrier_wait(u32 barrier, u32 parity) {
 #if __CUDA_ARCH__ >= 900
     u32 done;
     do {
-        asm volatile(
-            "{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2, %3; selp.u32 %0, 1, 0, p;}"
-            : "=r"(done)
-            : "r"(barrier), "r"(parity), "r"(100000)
-            : "memory");
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2, %3; selp.u32 %0, 1, 0, p;}"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity), "r"(100000)
+                     : "memory");
     } while (done == 0);
 #else
     while (!barrier_passed(barrier, parity)) __nanosleep(64);

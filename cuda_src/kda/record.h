@@ -2,8 +2,9 @@
 // in a block's shared memory and in the workspace.
 //
 // With G the running sum of the log decays, Kd = k exp(G), Qd = scale q exp(G), Kr = k exp(G_last - G) and
-// T' = (1 + strict_lower(beta Kd Ki^T))^-1 diag(beta), the scan needs W = T' Kd, U0 = T' V, M = lower(Qd Ki^T):
-//   U = U0 - W S^T,   O = Qd S^T + M U,   S <- S diag(exp(G_last)) + U^T Kr.
+// T' = (1 + strict_lower(beta Kd Ki^T))^-1 diag(beta), the scan needs W = T' Kd, U0 = T' V, M = strict_lower(Qd Ki^T)
+// and its diagonal d = scale q k:
+//   U = U0 - W S^T,   O = Qd S^T + M U + d U,   S <- S diag(exp(G_last)) + U^T Kr.
 #pragma once
 
 #include "../include/madspace/portable.h"
@@ -12,7 +13,7 @@ MS_BEGIN_NAMESPACE
 
 namespace kda {
 
-constexpr int kChunk = 16;     // tokens: exp(5 * 16) is still a bfloat16
+constexpr int kChunk = 16;        // tokens: exp(5 * 16) is still a bfloat16
 constexpr int kRowsPerWarp = 16;  // rows of the state that one warp scans
 
 template <int D>
@@ -25,9 +26,9 @@ struct Record {
 
     static constexpr int kQd = 0;
     static constexpr int kKr = kQd + kTile;
-    static constexpr int kU0 = kKr + kTile;          // float: [16 rows][8 tokens][lane][4]
-    static constexpr int kW = kU0 + 2 * kTile;       // -W: [16 columns][lane][8]
-    static constexpr int kMLow = kW + kTile;         // what rounding takes from M
+    static constexpr int kU0 = kKr + kTile;       // float: [16 rows][8 tokens][lane][4]
+    static constexpr int kW = kU0 + 2 * kTile;    // -W: [16 columns][lane][8]
+    static constexpr int kDiagonal = kW + kTile;  // of Qd Ki^T, where the decays cancel: float
     // Before a record is made the inputs are in it: q where Qd will be, k where Kr will be, v and g here; then the
     // running sums of the gate, which take g's place row by row.
     static constexpr int kV = kU0;
@@ -39,7 +40,7 @@ struct Record {
 
     static constexpr int kStaging = kChunk * kRowsPerWarp * 2;  // of one warp's output
 
-    static_assert(kG % kRow == 0 && kM >= kMLow + kChunk * kChunk * 2, "places fit");
+    static_assert(kG % kRow == 0 && kM >= kDiagonal + kChunk * 4, "places fit");
 
     // Where the 16-byte piece `unit` of a row is in a tile. For another unit exchange the address with
     // (unit ^ other) << 4: tiles start at multiples of kRow.

@@ -138,16 +138,23 @@ struct StateRows {
                 mma(o[1], a, qd_now[1], qd_now[3]);
             }
         }
-        const uint4 m = load_16(slot + R::kM + lane * 16), m_low = load_16(slot + R::kMLow + lane * 16);
+        const uint4 m = load_16(slot + R::kM + lane * 16);
         const u32 decay_place = slot + R::kDecay + 16 * (lane % 4);
         u32 kr[4];
         load_matrices_transposed(kr, matrices + R::kKr);
+        // The diagonal of M U apart, and U not rounded: nothing is more of the output.
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float2 d = load_two_floats(slot + R::kDiagonal + (8 * half + 2 * (lane % 4)) * 4);
+            o[half][0] = fmaf(d.x, u[half][0], o[half][0]);
+            o[half][1] = fmaf(d.y, u[half][1], o[half][1]);
+            o[half][2] = fmaf(d.x, u[half][2], o[half][2]);
+            o[half][3] = fmaf(d.y, u[half][3], o[half][3]);
+        }
         const u32 ua[4] = {pack(u[0][0], u[0][1]), pack(u[0][2], u[0][3]), pack(u[1][0], u[1][1]),
                            pack(u[1][2], u[1][3])};
         mma(o[0], ua, m.x, m.y);
         mma(o[1], ua, m.z, m.w);
-        mma(o[0], ua, m_low.x, m_low.y);
-        mma(o[1], ua, m_low.z, m_low.w);
 #pragma unroll
         for (int k = 0; k < kSteps; ++k) {
             const u32 kr_now[4] = {kr[0], kr[1], kr[2], kr[3]};
@@ -155,7 +162,7 @@ struct StateRows {
             if (k + 1 < kSteps) load_matrices_transposed(kr, (matrices ^ (k + 1) << 5) + R::kKr);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                float(&tile)[4] = s[2 * k + half];
+                float (&tile)[4] = s[2 * k + half];
                 const float even = half == 0 ? decay.x : decay.z, odd = half == 0 ? decay.y : decay.w;
                 tile[0] *= even;
                 tile[1] *= odd;

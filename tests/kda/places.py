@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+import warp_machine
 from kda.inputs import BF16, FP32
 
 import madspace
@@ -145,8 +147,21 @@ def _twin(channels):
     return launch
 
 
+def problem_of_kernels():
+    """Return what a kernel did wrong that no result shows; empty where nothing is known."""
+    return warp_machine.problem() if warp_machine.is_loaded() else ""
+
+
+def register_kernels(fake):
+    """Let the fake driver run the CUDA kernels lane by lane, or where that cannot be the host's kernel."""
+    if platform.machine() == "x86_64":
+        warp_machine.register(fake)
+    else:
+        register_host_kernels(fake)
+
+
 def register_host_kernels(fake):
-    """Let the fake driver run the host kernel where the last kernel of a call is launched."""
+    """Let the fake driver run the host's kernel where the last kernel of a call is launched: for many calls."""
     for channels in (64, 128):
         for name in ("kda_forward", "kda_scan", "kda_decode"):
             fake.register(f"{name}_{channels}", _twin(channels), [ARGS_NBYTES])

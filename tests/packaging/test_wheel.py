@@ -92,7 +92,7 @@ def test_wheel_holds_every_module_with_its_stub_and_declarations(root, names):
     for pattern in ("*.py", "*.pyi", "*.pxd"):
         expected |= {str(path.relative_to(root)) for path in root.glob(f"madspace/**/{pattern}")}
     assert expected - names == set()
-    assert "madspace/py.typed" in names
+    assert {"madspace/py.typed", "madspace/bench/c_twin.c"} <= names
     assert [name for name in names if name.endswith((".pyx", ".cpp"))] == []
 
 
@@ -135,6 +135,23 @@ def test_wheel_imports_with_bindings(installed, clean_environment, tmp_path, min
     run(command, tmp_path, clean_environment)
     printed = run([installed, "-W", "error", "-c", IMPORT_ALL], tmp_path, clean_environment)
     assert int(printed) > 5
+
+
+def test_benchmarks_run_from_the_wheel(installed, clean_environment, tmp_path):
+    command = [
+        installed,
+        "-m",
+        "madspace",
+        "bench",
+        "--device",
+        "cpu",
+        "--quick",
+        "--cases",
+        "cpu*n=1000,*-t256-h1,*numpy",
+    ]
+    printed = run([*command, "--json", "result.json"], tmp_path, clean_environment)
+    assert "| cpu order=[0, 1] n=1000" in printed
+    assert set(json.loads((tmp_path / "result.json").read_text())["benchmarks"]) >= {"phasespace", "kda", "latency"}
 
 
 def test_demo_runs_from_the_wheel(installed, clean_environment, tmp_path):

@@ -1,19 +1,18 @@
 """Calls of KDA that benchmarks time: their shapes, inputs, least traffic, and the check before anything is timed."""
 
-import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from harness import ROOT
+from ml_dtypes import bfloat16
 
 import madspace
+from madspace.bench.kda_reference import recurrence, relative_l2
+from madspace.bench.latency_cases import matches
 
-# The reference and the generator of the tests: there is one of each.
-sys.path.insert(0, str(ROOT / "tests"))
-from kda import inputs as kda_inputs  # type: ignore[import-not-found]
-from kda import oracle
-
+RANDOM_HEADS = 8  # a large call then costs a copy only
+LOWER_BOUND = -5.0  # of the logarithm of a token's decay
 COPY_BANDWIDTH = 4.27e12  # bytes per second, read and written, of a device copy on an H200
 GATES = {"fast": None, "slow": -8.0}  # logits: normal ones forget within 16 tokens, -8 keeps 0.97 of everything there
 
@@ -72,6 +71,10 @@ CASES = (
     packed("varlen-17-33-65-257-h4", (17, 33, 65, 257), 4),
     Case("fixed-t256-h1", 256, 1),
     Case("decode-b64-t1-h32", 1, 32, batches=64),
+    # Beside the one of 2048: times of the same heads against T.
+    Case("fixed-t256-h8", 256, 8),
+    Case("fixed-t512-h8", 512, 8),
+    Case("fixed-t8192-h8", 8192, 8),
 )
 SMALL = ("fixed-t256-h1", "varlen-17-33-65-257-h4", "decode-b64-t1-h32")
 WORKSPACE_CASES = (
@@ -83,25 +86,56 @@ WORKSPACE_CASES = (
 )
 
 
-def chosen(names: str | None, default: tuple[str, ...]) -> list[Case]:
-    """Return cases by name, in the order of `CASES`."""
-    wanted = set(names.split(",")) if names else set(default)
-    if unknown := wanted - {case.name for case in CASES}:
-        raise SystemExit(f"--cases: unknown {sorted(unknown)}; there are {', '.join(case.name for case in CASES)}")
-    return [case for case in CASES if case.name in wanted]
+def chosen(patterns: str | None, default: tuple[str, ...]) -> list[Case]:
+    """Return cases by name, in the order of `CASES`; the default ones where nothing is asked for."""
+    return [case for case in CASES if (case.name in default if patterns is None else matches(case.name, patterns))]
 
 
-def host_inputs(case: Case, gate: str) -> dict[str, Any]:
-    """Return the arguments of ``madspace.kda.fwd`` as NumPy arrays, with an initial state."""
-    if case.lengths:
-        made = kda_inputs.packed(case.lengths, case.heads, D=case.channels)
-    else:
-        made = kda_inputs.upstream(case.tokens, case.heads, batches=case.batches, D=case.channels)
-    made["A_log"][:] = made["dt_bias"][:] = 0
+def host_inputs(case: Case, gate: str, seed: int = 0) -> dict[str, Any]:
+    """Return the arguments of ``madspace.kda.fwd`` as NumPy arrays, with an initial state.
+
+    Parameters
+    ----------
+    gate : str
+        One of `GATES`.
+    seed : int
+        Of the random numbers: q, k, v, beta and fast gates are normal, q and k of unit length.
+    """
+    inputs = dict(_random_inputs(case, seed))
     if (logit := GATES[gate]) is not None:
-        made["g"][:] = logit
-    made["initial_state"] = kda_inputs.normal_state(case.n_sequences, case.heads, case.channels)
-    return dict(made)
+        inputs["g"] = np.full_like(inputs["g"], logit)
+    return inputs
+
+
+@lru_cache(maxsize=1)  # both gates of a case come one behind the other, and no call writes to its inputs
+def _random_inputs(case: Case, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    shape = (case.batches, case.tokens, case.heads, case.channels)
+
+    def normal(*extents: int, unit: bool = False) -> Any:
+        """Fill bfloat16 [B, T, heads, ...]: a few heads are random, others are the same moved by some tokens."""
+        base = rng.standard_normal((*extents[:2], min(extents[2], RANDOM_HEADS), *extents[3:]), np.float32)
+        if unit:
+            base /= np.sqrt((base * base).sum(-1, keepdims=True))
+        base = base.astype(bfloat16)
+        made = [np.roll(base[:, :, h % RANDOM_HEADS], 37 * h, axis=1) for h in range(extents[2])]
+        return np.stack(made, axis=2)
+
+    inputs = {
+        "q": normal(*shape, unit=True),
+        "k": normal(*shape, unit=True),
+        "v": normal(*shape),
+        "g": normal(*shape),
+        "beta": normal(*shape[:3]),
+        "scale": case.channels**-0.5,
+        "A_log": np.zeros(case.heads, np.float32),
+        "dt_bias": np.zeros((case.heads, case.channels), np.float32),
+        "lower_bound": LOWER_BOUND,
+        "initial_state": rng.standard_normal(case.state_shape, np.float32),
+    }
+    if case.lengths:
+        inputs["cu_seqlens"] = np.cumsum([0, *case.lengths], dtype=np.int64)
+    return inputs
 
 
 class Reference:
@@ -109,14 +143,11 @@ class Reference:
 
     def __init__(self, inputs: dict[str, Any], heads: int) -> None:
         self.heads = sorted({0, heads - 1})
-        self.result = oracle.kda(**inputs, heads=self.heads)
+        self.out, self.final = recurrence(inputs, self.heads)
 
     def check(self, out: np.ndarray, final: np.ndarray, limit: float = 6e-3) -> tuple[float, float]:
         """Return the relative L2 errors of output and final state; refuse to time a wrong answer."""
-        errors = (
-            oracle.relative_l2(out[:, :, self.heads], self.result.out),
-            oracle.relative_l2(final[:, self.heads], self.result.final),
-        )
+        errors = relative_l2(out[:, :, self.heads], self.out), relative_l2(final[:, self.heads], self.final)
         if not max(errors) <= limit:
             raise RuntimeError(f"wrong answer: relative L2 {errors[0]:.2e} of the output, {errors[1]:.2e} of the state")
         return errors

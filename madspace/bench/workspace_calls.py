@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from harness import timed
-from kda_cases import Call
 
 import madspace
+from madspace.bench.c_twin import CTwin
+from madspace.bench.kda_cases import Call
+from madspace.bench.timing import timed
 
 KINDS = ("own", "torch")
 
@@ -214,7 +215,7 @@ def to_torch(x: Any, device: str) -> Any:
     return torch.from_numpy(x).to(device)
 
 
-def make(kind: str, inputs: dict[str, Any], device: str, twin: Any, *, reuse: bool) -> Any:
+def make(kind: str, inputs: dict[str, Any], device: str, twin: CTwin | None, *, reuse: bool) -> Any:
     """Return a call on arrays of a kind, with its own workspace or without."""
     if kind == "torch":
         call = Call(inputs, device, own_workspace=reuse, put=lambda x: to_torch(x, device))

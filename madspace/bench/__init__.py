@@ -1,0 +1,1 @@
+"""Benchmarks: ``python -m madspace bench``. Nothing else in the package imports from here."""

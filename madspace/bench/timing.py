@@ -1,0 +1,139 @@
+"""How things are timed: in turn, without garbage collection, on one core."""
+
+import gc
+import os
+import time
+import timeit
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from madspace.bench.terminal import Progress
+
+# What is to be measured: seconds of one operation, or of several, one by one.
+Measurement = Callable[[], float | list[float]]
+
+
+class Timed(Protocol):
+    """An operation that can be timed in a run and one by one."""
+
+    def mean(self, n: int) -> float:
+        """Return seconds per operation of n in a row."""
+
+    def each(self, n: int) -> list[float]:
+        """Return the seconds of each of n operations."""
+
+
+class Statement:
+    """A line of Python as an operation.
+
+    Parameters
+    ----------
+    statement : str
+        What to run.
+    names : dict
+        What it uses.
+    """
+
+    TEMPLATE = """
+def each(n, keep, clock=clock):
+    for _ in range(n):
+        start = clock()
+        {}
+        keep(clock() - start)
+"""
+
+    def __init__(self, statement: str, names: Mapping[str, Any]) -> None:
+        self._timer = timeit.Timer(statement, globals=dict(names))
+        space = dict(names) | {"clock": time.perf_counter}
+        exec(self.TEMPLATE.format(statement), space)
+        self._each = space["each"]
+
+    def mean(self, n: int) -> float:
+        """Return seconds per operation of n in a row."""
+        return self._timer.timeit(n) / n
+
+    def each(self, n: int) -> list[float]:
+        """Return the seconds of each of n operations."""
+        seconds: list[float] = []
+        self._each(n, seconds.append)
+        return seconds
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Keep this thread on one core meanwhile; not the first one, which serves interrupts.
+
+    What a thread starts inherits its core, so a driver and thread pools come first.
+    """
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+@contextmanager
+def quiet_interpreter() -> Iterator[None]:
+    """No garbage collection meanwhile."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def timed(call: Callable[[], Any], repeats: int) -> float:
+    """Seconds per call of a run of calls."""
+    clock = time.perf_counter
+    start = clock()
+    for _ in range(repeats):
+        call()
+    return (clock() - start) / repeats
+
+
+def sampled(calls: Mapping[str, Measurement], rounds: int, progress: Progress | None = None) -> dict[str, list[float]]:
+    """Measure several things in turn, so that drifts of the machine meet all of them; samples in microseconds.
+
+    Each round begins with another one, so that none always comes behind the same neighbour's mess.
+    """
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    order = list(calls)
+    with quiet_interpreter():
+        for k in range(rounds):
+            if progress is not None:
+                progress.step(k, rounds)
+            start = k % len(order)
+            for name in order[start:] + order[:start]:
+                seconds = calls[name]()
+                if isinstance(seconds, list):
+                    samples[name] += [1e6 * x for x in seconds]
+                else:
+                    samples[name].append(1e6 * seconds)
+    return samples
+
+
+def interleaved(
+    calls: Mapping[str, Callable[[], float]], rounds: int, progress: Progress | None = None
+) -> dict[str, dict[str, float]]:
+    """Measure several things in turn; statistics in microseconds."""
+    return {name: spread(x) for name, x in sampled(calls, rounds, progress).items()}
+
+
+def spread(samples: list[float], offset: float = 0.0) -> dict[str, float]:
+    """Return median and 5 % tails of samples, less an offset."""
+    p05, median, p95 = (float(x) - offset for x in np.quantile(samples, (0.05, 0.5, 0.95)))
+    return {"median": median, "p05": p05, "p95": p95}
+
+
+def distribution(samples: list[float], offset: float = 0.0) -> dict[str, float]:
+    """Return the quantiles of samples of single operations, less an offset."""
+    percents = (5, 25, 50, 75, 95, 99)
+    found = {f"p{q:02}": float(x) - offset for q, x in zip(percents, np.percentile(samples, percents), strict=True)}
+    return found | {"max": max(samples) - offset}
