@@ -38,10 +38,33 @@ from madspace.errors import (
     MadspaceWarning,
     OutOfMemoryError,
     ShapeError,
+    UnsupportedOpError,
     WorkspaceError,
 )
+from madspace.phasespace.builder import FunctionBuilder
+from madspace.phasespace.context import Context, default_context
+from madspace.phasespace.function import Function
+from madspace.phasespace.generator import FunctionGenerator
+from madspace.phasespace.graph import Instruction, InstructionCall
 from madspace.phasespace.mapping import Mapping
+from madspace.phasespace.program import Program
+from madspace.phasespace.runtime import FunctionRuntime
 from madspace.phasespace.t_propagator import TPropagatorMapping
+from madspace.phasespace.types import (
+    BatchSize,
+    DataType,
+    Type,
+    batch_float,
+    batch_float_array,
+    batch_four_vec,
+    batch_four_vec_array,
+    batch_int,
+    batch_size,
+    multichannel_batch_size,
+    single_float,
+    single_int,
+)
+from madspace.phasespace.values import NamedTypes, NamedValues, Value
 
 try:
     __version__ = version("madspace-driver")
@@ -49,20 +72,29 @@ except PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "BatchSize",
     "BoundKernel",
     "Buffer",
     "CaptureError",
     "ClosedError",
     "CompileError",
+    "Context",
     "DTypeError",
+    "DataType",
     "Device",
     "DeviceMismatchError",
     "DriverError",
     "DriverNotFoundError",
     "Event",
     "ForkError",
+    "Function",
+    "FunctionBuilder",
+    "FunctionGenerator",
+    "FunctionRuntime",
     "Graph",
     "GraphExec",
+    "Instruction",
+    "InstructionCall",
     "Kernel",
     "KernelFaultError",
     "KernelImageError",
@@ -72,19 +104,32 @@ __all__ = [
     "MemoryPool",
     "MemoryStats",
     "Module",
+    "NamedTypes",
+    "NamedValues",
     "OutOfMemoryError",
     "PinnedBuffer",
+    "Program",
     "ShapeError",
     "Stream",
     "TPropagatorMapping",
     "Tensor",
+    "Type",
+    "UnsupportedOpError",
+    "Value",
     "Workspace",
     "WorkspaceError",
     "WorkspaceLayout",
     "asarray",
+    "batch_float",
+    "batch_float_array",
+    "batch_four_vec",
+    "batch_four_vec_array",
+    "batch_int",
+    "batch_size",
     "capture",
     "compile",
     "compile_image",
+    "default_context",
     "device_count",
     "empty",
     "from_dlpack",
@@ -93,9 +138,12 @@ __all__ = [
     "is_available",
     "kda",
     "memory_stats",
+    "multichannel_batch_size",
     "preload",
     "set_allocator",
     "set_num_threads",
+    "single_float",
+    "single_int",
     "statistics",
     "zeros",
 ]

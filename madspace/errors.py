@@ -19,6 +19,7 @@ __all__ = [
     "MadspaceWarning",
     "OutOfMemoryError",
     "ShapeError",
+    "UnsupportedOpError",
     "WorkspaceError",
 ]
 
@@ -97,6 +98,10 @@ class DeviceMismatchError(MadspaceError, ValueError, RuntimeError):
 
 class WorkspaceError(MadspaceError, ValueError, RuntimeError):
     """A workspace is too small, misaligned, read-only, or in use elsewhere."""
+
+
+class UnsupportedOpError(MadspaceError, NotImplementedError):
+    """An operation of the compute graph that this version cannot build or run. The message names it."""
 
 
 class KernelImageError(MadspaceError, LookupError):
