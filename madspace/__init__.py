@@ -66,6 +66,11 @@ from madspace.phasespace.types import (
 )
 from madspace.phasespace.values import NamedTypes, NamedValues, Value
 
+# The element types under the names that MadSpace gives them.
+int = DataType.int
+float = DataType.float
+batch_sizes = DataType.batch_sizes
+
 try:
     __version__ = version("madspace-driver")
 except PackageNotFoundError:  # a source tree that is not installed
@@ -126,15 +131,18 @@ __all__ = [
     "batch_four_vec_array",
     "batch_int",
     "batch_size",
+    "batch_sizes",
     "capture",
     "compile",
     "compile_image",
     "default_context",
     "device_count",
     "empty",
+    "float",
     "from_dlpack",
     "get_include",
     "get_num_threads",
+    "int",
     "is_available",
     "kda",
     "memory_stats",

@@ -3,7 +3,7 @@
 import inspect
 import struct
 from collections.abc import Sequence
-from typing import Any, Generic, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
 from madspace.errors import ShapeError, UnsupportedOpError
 from madspace.phasespace import arithmetic
@@ -162,8 +162,8 @@ class BoundOp(Generic[R]):
                 args = self.__signature__.bind(*args, **named).args
             except TypeError as error:
                 raise TypeError(f"{method.name}({', '.join(method.arguments)}): {error}") from None
-        results: Any = self._builder._call(method.name, args[0] if method.is_variadic else args)
-        return results[0] if method.is_single else results
+        results = self._builder._call(method.name, args[0] if method.is_variadic else args)
+        return cast(R, results[0] if method.is_single else results)
 
 
 # Operations whose types are not in the catalogue and that return one value, not a list.

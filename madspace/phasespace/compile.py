@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from madspace.phasespace.values import Value
 
 __all__ = ["compile_graph"]
 
-_DTYPES = {DataType.int: np.dtype(np.int32), DataType.float: np.dtype(np.float64)}
+_DTYPES: dict[DataType, Any] = {DataType.int: np.dtype(np.int32), DataType.float: np.dtype(np.float64)}
 
 
 def compile_graph(graph: Graph) -> Program:
@@ -54,26 +55,14 @@ def compile_graph(graph: Graph) -> Program:
     registers.load([scalar for scalar in loaded if scalar in registers.last_use])
     steps = tuple(registers.step(position, op) for position, op in enumerate(ops))
 
-    def arguments(
-        names: Sequence[str], values: Sequence[Value], scalars: Sequence[Sequence[int]]
-    ) -> list[ProgramArgument]:
-        return [
-            ProgramArgument(
-                name,
-                _DTYPES[value.type.dtype],
-                tuple(value.type.shape),
-                tuple(registers.of.get(x, -1) for x in parts),
-            )
-            for name, value, parts in zip(names, values, scalars, strict=True)
-        ]
-
-    inputs = arguments(graph.inputs.keys(), graph.inputs.values(), lowered.inputs)
-    inputs += arguments([name for name, _ in graph.globals], [value for _, value in graph.globals], lowered.globals)
+    arguments = list(zip(graph.inputs.keys(), graph.inputs.values(), lowered.inputs, strict=True))
+    arguments += [(name, value, x) for (name, value), x in zip(graph.globals, lowered.globals, strict=True)]
+    outputs = zip(graph.outputs.keys(), graph.outputs.values(), lowered.outputs, strict=True)
     return Program(
         constants=np.array([lowered.code.constants[scalar] for scalar in constants], dtype=np.float64),
         n_registers=registers.count,
-        inputs=tuple(inputs),
-        outputs=tuple(arguments(graph.outputs.keys(), graph.outputs.values(), lowered.outputs)),
+        inputs=tuple(registers.argument(*argument) for argument in arguments),
+        outputs=tuple(registers.argument(*result) for result in outputs),
         steps=steps,
     )
 
@@ -116,3 +105,8 @@ class _Registers:
         for x in ended:
             heapq.heappush(self.free, self.of[x])
         return ProgramStep(op.name, inputs, outputs)
+
+    def argument(self, name: str, value: Value, scalars: Sequence[int]) -> ProgramArgument:
+        """Return an array that goes in or comes out, with its registers."""
+        registers = tuple(self.of.get(x, -1) for x in scalars)
+        return ProgramArgument(name, _DTYPES[value.type.dtype], tuple(value.type.shape), registers)

@@ -110,7 +110,7 @@ class Mapping:
             named_values("inputs", before, inputs),
             named_values("conditions", self._condition_types, conditions),
         )
-        named = NamedValues((name, results[name]) for name in after.keys())
+        named = NamedValues(after.keys(), [results[name] for name in after.index_map()])
         named.push_back("det", det if isinstance(det, Value) else Value(det))
         return named
 

@@ -113,8 +113,11 @@ _TABLE_TEXT: tuple[tuple[Group, str], ...] = (
     (Group.RENAME, f"obs_px p: {_OBS}"),
     (Group.RENAME, f"obs_py p: {_OBS}"),
     (Group.RENAME, f"obs_pz p: {_OBS}"),
-    *((Group.ROW, f"obs_{name} p: {_OBS}") for name in "mass pt p_mag phi theta y y_abs eta eta_abs".split()),
-    *((Group.ROW, f"obs_{name} p1 p2: {_OBS_2}") for name in "delta_eta delta_phi delta_r pair_mass".split()),
+    *(
+        (Group.ROW, f"obs_{name} p: {_OBS}")
+        for name in ("mass", "pt", "p_mag", "phi", "theta", "y", "y_abs", "eta", "eta_abs")
+    ),
+    *((Group.ROW, f"obs_{name} p1 p2: {_OBS_2}") for name in ("delta_eta", "delta_phi", "delta_r", "pair_mass")),
     (Group.WHOLE, "boost_beam p1 masses x1 x2: f[n,4] f[n] f f > f[n,4]"),
     (Group.WHOLE, "boost_beam_inverse p1 masses x1 x2: f[n,4] f[n] f f > f[n,4]"),
     (Group.WHOLE, "com_p_in e_cm: f > f[4] f[4]"),
@@ -230,7 +233,7 @@ _TABLE_TEXT: tuple[tuple[Group, str], ...] = (
     (Group.REFUSED, f"matmul x weight bias: {_NETWORK}"),
     *(
         (Group.REFUSED, f"{name} in1: {_NETWORK}")
-        for name in "relu leaky_relu elu gelu sigmoid scaled_tanh softplus".split()
+        for name in ("relu", "leaky_relu", "elu", "gelu", "sigmoid", "scaled_tanh", "softplus")
     ),
     (Group.REFUSED, f"rqs_reshape input bin_count: {_NETWORK}"),
     (Group.REFUSED, f"rqs_find_bin input in_sizes out_sizes derivatives: {_NETWORK}"),

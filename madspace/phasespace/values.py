@@ -65,7 +65,7 @@ class Value:
         """Return a constant from its elements, row-major; integers may stand for floats."""
         if math.prod(shape) != len(elements):
             raise ShapeError(f"elements: expected {math.prod(shape)} for shape {list(shape)}, got {len(elements)}")
-        numbers = [operator.index(x) if dtype is DataType.int else float(x) for x in elements]
+        numbers: list[Any] = [int(x) if dtype is DataType.int else float(x) for x in elements]
         value = cls(numbers[0] if numbers else 0.0)
         value._literal = (list(shape), numbers) if shape else numbers[0]
         value._type = Type(dtype, BatchSize.one, shape)
