@@ -1,6 +1,7 @@
 """Functions as JSON text, in the format of MadSpace 0.2.1."""
 
 import json
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,7 @@ __all__ = ["dumps", "loads"]
 
 
 def dumps(graph: Graph) -> str:
-    """Return a graph as one line of JSON.
-
-    Raises
-    ------
-    ValueError
-        A constant is infinite or not a number, which JSON cannot say.
-    """
+    """Return a graph as one line of JSON."""
     document = {
         "inputs": [_input(name, value) for name, value in zip(graph.inputs.keys(), graph.inputs.values(), strict=True)],
         "outputs": [
@@ -68,8 +63,13 @@ def _reference(value: Value) -> Any:
     literal = value.literal_value
     if literal is None:
         return value.local_index
-    data = literal[1] if isinstance(literal, tuple) else literal
+    data = [_number(x) for x in literal[1]] if isinstance(literal, tuple) else _number(literal)
     return {"data": data, "dtype": value.type.dtype.name, "shape": value.type.shape}
+
+
+def _number(x: float) -> float | str:
+    """Return a number, or the word that stands for what JSON cannot say."""
+    return x if math.isfinite(x) else f"{x:+}" if math.isinf(x) else "nan"
 
 
 def loads(text: str, new_builder: "Callable[[NamedTypes, NamedTypes], FunctionBuilder]") -> "Function":
