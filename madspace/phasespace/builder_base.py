@@ -127,7 +127,8 @@ class OpMethod(Generic[R]):
         opcode = catalogue()[name]
         self.arguments = opcode.arguments
         self.is_variadic = opcode.is_variadic
-        self.is_single = opcode.name in _SINGLE_RESULT if not opcode.outputs else len(opcode.outputs) == 1
+        has_fixed_results = bool(opcode.outputs) and "*" not in opcode.outputs
+        self.is_single = len(opcode.outputs) == 1 if has_fixed_results else name in _SINGLE_RESULT
 
     @overload
     def __get__(self, builder: None, owner: type) -> "OpMethod[R]": ...

@@ -1,12 +1,16 @@
 """Where a phase-space test runs: on the CPU, and on the device with the same body."""
 
 import ctypes
+import importlib
+import importlib.util
 
 import numpy as np
+import program_reference
 import pytest
 
 import madspace
 from madspace.cpu._lanes import host_kernel_address
+from madspace.phasespace import executor
 
 KERNELS = [f"t_chain_{order}_{power}" for order in ("0", "10", "01") for power in ("uniform", "fifth", "log", "power")]
 
@@ -77,3 +81,20 @@ def place(request, device, fused_kernels):
 def gpu_place(device, fused_kernels):
     """Return device 0 alone."""
     return Place("cuda")
+
+
+_CPU_EXECUTOR = "madspace.cpu._programs"
+
+
+@pytest.fixture(params=["reference", *(["cpu"] if importlib.util.find_spec(_CPU_EXECUTOR) else [])])
+def any_executor(request, monkeypatch):
+    """What runs programs: plain NumPy, and the executor of this build if it has one."""
+    chosen = program_reference if request.param == "reference" else importlib.import_module(_CPU_EXECUTOR)
+    monkeypatch.setattr(executor, "cpu_executor", lambda: chosen)
+    return request.param
+
+
+@pytest.fixture
+def reference_executor(monkeypatch):
+    """Let programs run in plain NumPy."""
+    monkeypatch.setattr(executor, "cpu_executor", lambda: program_reference)
