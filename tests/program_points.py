@@ -13,7 +13,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def function_of(types, fill):
-    """Return a function of arguments x0, x1, ... whose outputs y0, y1, ... are what `fill` makes of a builder and them."""
+    """Return a function of x0, x1, ... with the results y0, y1, ... that `fill` makes of a builder and them."""
     inputs = NamedTypes([f"x{i}" for i in range(len(types))], types)
 
     def outputs(builder):
@@ -41,5 +41,5 @@ def upstream(name):
         if key.startswith(f"{name}/global/"):
             dtype = madspace.int if array.dtype == np.int32 else madspace.float
             context.define_global(key.split("/")[2], dtype, array.shape[1:]).numpy()[...] = array
-    inputs = [kept[f"{name}/in/{key}"] for key in function.inputs.keys()]
-    return function, context, inputs, {key: kept[f"{name}/out/{key}"] for key in function.outputs.keys()}
+    inputs = [kept[f"{name}/in/{key}"] for key in function.inputs.index_map()]
+    return function, context, inputs, {key: kept[f"{name}/out/{key}"] for key in function.outputs.index_map()}

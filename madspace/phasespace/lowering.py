@@ -85,10 +85,8 @@ def _lower_call(code: ScalarCode, call: InstructionCall, arguments: list[Scalars
     if opcode.group is Group.WHOLE:
         flat = [x for scalars in arguments for x in scalars]
         return _split(code.emit(opcode.name, [*_sizes(code, call), *flat], sum(sizes)), sizes)
-    widths = [1] * len(arguments)
-    if opcode.group is Group.ROW:
-        widths = [value.type.shape[-1] for value in call.inputs]
-    rows = [_rows(scalars, width) for scalars, width in zip(arguments, widths, strict=True)]
+    width = call.inputs[0].type.shape[-1] if opcode.group is Group.ROW else 1
+    rows = [_rows(scalars, width, sizes[0]) for scalars in arguments]
     return [tuple(code.emit(opcode.name, [x for row in group for x in row])[0] for group in zip(*rows, strict=True))]
 
 
@@ -116,8 +114,8 @@ def _split(scalars: Scalars, sizes: Sequence[int]) -> list[Scalars]:
     return parts
 
 
-def _rows(scalars: Scalars, width: int) -> list[Scalars]:
-    return [scalars[i : i + width] for i in range(0, len(scalars), width)] if width else []
+def _rows(scalars: Scalars, width: int, count: int) -> list[Scalars]:
+    return [scalars[i * width : (i + 1) * width] for i in range(count)]
 
 
 def _gather(code: ScalarCode, index: int, choices: Scalars) -> int:
@@ -134,11 +132,11 @@ def _gather(code: ScalarCode, index: int, choices: Scalars) -> int:
 
 def _permute(code: ScalarCode, call: InstructionCall, arguments: list[Scalars]) -> list[Scalars]:
     momenta, permutations, (index,) = arguments
-    n = call.inputs[0].type.shape[0]
+    count, n = call.inputs[1].type.shape
     columns = [momenta[component::4] for component in range(4)]
     moved = [
         [tuple(_gather(code, source, column) for column in columns) for source in permutation]
-        for permutation in _rows(permutations, n)
+        for permutation in _rows(permutations, n, count)
     ]
     chosen = [
         _gather(code, index, tuple(particles[i][component] for particles in moved))
@@ -150,7 +148,7 @@ def _permute(code: ScalarCode, call: InstructionCall, arguments: list[Scalars]) 
 
 def _sum_vectors(code: ScalarCode, call: InstructionCall, arguments: list[Scalars]) -> list[Scalars]:
     n, k = call.inputs[0].type.shape[-2:]
-    blocks = _rows(arguments[0], n * k)
+    blocks = _rows(arguments[0], n * k, math.prod(call.inputs[0].type.shape[:-2]))
     return [tuple(code.emit("reduce_sum", block[i::k])[0] for block in blocks for i in range(k))]
 
 

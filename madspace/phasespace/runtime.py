@@ -58,7 +58,7 @@ class FunctionRuntime:
         self._parts = [
             _Part(function, [i for i, flag in enumerate(shared) if flag is wanted], wanted, table)
             for wanted in (True, False)
-            if wanted in shared
+            if wanted in shared or not (wanted or shared)
         ]
 
     @property
@@ -98,7 +98,7 @@ class FunctionRuntime:
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
             )
-        arguments = self._parts[0].program.inputs if self._parts else ()
+        arguments = self._parts[0].program.inputs
         arrays = [
             _checked(argument, array, is_shared)
             for argument, array, is_shared in zip(arguments, args, self._is_shared, strict=False)

@@ -75,7 +75,7 @@ class _Sizes:
         wanted = self.extent(axis)
         if wanted is None:
             size, rest = divmod(got - offset, factor)
-            if rest or size < 1:
+            if rest or size < 0:
                 raise ShapeError(f"{where}, dimension {position}: expected size {axis} for some {letter}, got {got}")
             self.letters[letter] = size
         elif wanted != got:

@@ -88,7 +88,7 @@ _CPU_EXECUTOR = "madspace.cpu._programs"
 
 @pytest.fixture(params=["reference", *(["cpu"] if importlib.util.find_spec(_CPU_EXECUTOR) else [])])
 def any_executor(request, monkeypatch):
-    """What runs programs: plain NumPy, and the executor of this build if it has one."""
+    """Let programs run in plain NumPy, and on the executor of this build if it has one."""
     chosen = program_reference if request.param == "reference" else importlib.import_module(_CPU_EXECUTOR)
     monkeypatch.setattr(executor, "cpu_executor", lambda: chosen)
     return request.param

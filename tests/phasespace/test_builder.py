@@ -30,7 +30,14 @@ def test_every_opcode_has_its_method_and_no_other():
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("stack", 0), ("add", 16), ("two_body_decay_com", 56), ("chili_inverse", 119), ("argsort", 150), ("histogram", 167)],
+    [
+        ("stack", 0),
+        ("add", 16),
+        ("two_body_decay_com", 56),
+        ("chili_inverse", 119),
+        ("argsort", 150),
+        ("histogram", 167),
+    ],
 )
 def test_opcodes_have_the_numbers_of_madspace(name, number):
     assert catalogue()[name].number == number
@@ -168,7 +175,9 @@ def test_outputs_are_checked():
     b = builder(batch_float, batch_int, outputs=[batch_float, single_float])
     with pytest.raises(ValueError, match="y0: expected a value for this output, got none"):
         b.function()
-    with pytest.raises(madspace.ShapeError, match=r"output 0: expected type float\[batch_size\], got int\[batch_size\]"):
+    with pytest.raises(
+        madspace.ShapeError, match=r"output 0: expected type float\[batch_size\], got int\[batch_size\]"
+    ):
         b.output(0, b.input(1))
     with pytest.raises(madspace.ShapeError, match=r"output 1: expected type float\[1\], got float\[batch_size\]"):
         b.output(1, b.input(0))

@@ -7,7 +7,7 @@ from madspace import FunctionBuilder, NamedTypes, Type
 from madspace.phasespace.opcodes import Group, catalogue
 
 BATCH, ONE = madspace.batch_size, madspace.BatchSize.one
-F, I, V = madspace.batch_float, madspace.batch_int, madspace.batch_four_vec
+F, N, V = madspace.batch_float, madspace.batch_int, madspace.batch_four_vec
 
 
 def floats(*shape, size=BATCH):
@@ -51,15 +51,15 @@ def call(name, *arguments, variadic=False):
         ),
         ("pt_eta_phi_x", [floats(5, 4), F, F], ["float[batch_size, 11]"]),
         ("invariants_from_momenta", [floats(4, 4), [[1.0, -1.0, 0.0, 0.0]]], ["float[batch_size, 1]"]),
-        ("permute_momenta", [floats(4, 4), ints(6, 4, size=ONE), I], ["float[batch_size, 4, 4]"]),
-        ("gather_vector", [I, floats(3, 2)], ["float[batch_size, 2]"]),
+        ("permute_momenta", [floats(4, 4), ints(6, 4, size=ONE), N], ["float[batch_size, 4, 4]"]),
+        ("gather_vector", [N, floats(3, 2)], ["float[batch_size, 2]"]),
         ("select_vector", [floats(5, 4), [1, 2]], ["float[batch_size, 2, 4]"]),
-        ("one_hot", [I, 4], ["float[batch_size, 4]"]),
-        ("compress_channel_weights", [I, floats(5), 3], ["float[batch_size, 3]", "int[batch_size, 3]"]),
+        ("one_hot", [N, 4], ["float[batch_size, 4]"]),
+        ("compress_channel_weights", [N, floats(5), 3], ["float[batch_size, 3]", "int[batch_size, 3]"]),
         ("unstack", [ints(2)], ["int[batch_size]"] * 2),
         ("pop", [floats(3, 4)], ["float[batch_size, 2, 4]", "float[batch_size, 4]"]),
         ("squeeze", [floats(1, 2)], ["float[batch_size, 2]"]),
-        ("unsqueeze", [I], ["int[batch_size, 1]"]),
+        ("unsqueeze", [N], ["int[batch_size, 1]"]),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
@@ -84,7 +84,7 @@ def test_types_of_results_of_lists(name, arguments, types):
 @pytest.mark.parametrize(
     ("name", "arguments", "error", "message"),
     [
-        ("add", [I, F], madspace.DTypeError, "add, argument 1: expected dtype float, got int"),
+        ("add", [N, F], madspace.DTypeError, "add, argument 1: expected dtype float, got int"),
         ("add", [F, 0], madspace.DTypeError, "add, argument 2: expected dtype float, got int"),
         ("add", [F, V], madspace.ShapeError, "add, argument 2: expected dimension 0, got 1"),
         ("add", [floats(3), V], madspace.ShapeError, "add, argument 2, dimension 0: expected size 3, got 4"),
@@ -92,10 +92,20 @@ def test_types_of_results_of_lists(name, arguments, types):
         ("obs_pt", [F], madspace.ShapeError, "obs_pt, argument 1: expected dimension of at least 1, got 0"),
         ("two_body_decay_com", [F, F, V, F, F], madspace.ShapeError, "argument 3: expected dimension 0, got 1"),
         ("fast_rambo_massless_com", [floats(7), F], madspace.ShapeError, "expected size 3n-4 for some n, got 7"),
-        ("boost_beam", [floats(3, 4), floats(2), F, F], madspace.ShapeError, "argument 2, dimension 0: expected size 3"),
-        ("permute_momenta", [floats(3, 4), ints(6, 3), I], madspace.ShapeError, "argument 2: cannot have batch dimension"),
-        ("one_hot", [I, I], madspace.ShapeError, "one_hot, argument 2: expected integer constant"),
-        ("one_hot", [I, 0], madspace.ShapeError, "one_hot, argument 2: expected integer constant"),
+        (
+            "boost_beam",
+            [floats(3, 4), floats(2), F, F],
+            madspace.ShapeError,
+            "argument 2, dimension 0: expected size 3",
+        ),
+        (
+            "permute_momenta",
+            [floats(3, 4), ints(6, 3), N],
+            madspace.ShapeError,
+            "argument 2: cannot have batch dimension",
+        ),
+        ("one_hot", [N, N], madspace.ShapeError, "one_hot, argument 2: expected integer constant"),
+        ("one_hot", [N, 0], madspace.ShapeError, "one_hot, argument 2: expected integer constant"),
         ("squeeze", [floats(2)], madspace.ShapeError, "squeeze, argument 1, dimension 0: expected size 1, got 2"),
         ("unstack", [F], madspace.ShapeError, "unstack, argument 1: expected dimension of at least 1, got 0"),
         ("pop", [ints(3)], madspace.DTypeError, "pop, argument 1: expected dtype float, got int"),
@@ -118,7 +128,7 @@ def test_arguments_that_do_not_fit(name, arguments, error, message):
     [
         ("stack", [], "stack: expected at least 1 arguments, got 0"),
         ("stack", [F, V], "stack: all arguments must have the same shape and dtype"),
-        ("stack", [F, I], "stack: all arguments must have the same shape and dtype"),
+        ("stack", [F, N], "stack: all arguments must have the same shape and dtype"),
         ("cat", [F, F], "cat, argument 1: arguments must be at least 1-dimensional"),
         ("full", [2.0], "full: expected at least 2 arguments, got 1"),
         ("full", [2.0, 4], "full, argument 2: must be single batch size"),

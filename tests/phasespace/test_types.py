@@ -17,7 +17,10 @@ from madspace import BatchSize, DataType, NamedTypes, NamedValues, Type, Value
         (madspace.batch_four_vec_array(5), "float[batch_size, 5, 4]"),
         (madspace.single_float, "float[1]"),
         (madspace.single_int, "int[1]"),
-        (madspace.multichannel_batch_size(3), "{channel_size_0, channel_size_1, batch_size-channel_size_0-channel_size_1}"),
+        (
+            madspace.multichannel_batch_size(3),
+            "{channel_size_0, channel_size_1, batch_size-channel_size_0-channel_size_1}",
+        ),
         (Type([madspace.batch_size, BatchSize.one]), "{batch_size, 1}"),
     ],
 )
@@ -28,7 +31,9 @@ def test_types_print_as_in_madspace(type, text):
 def test_types_are_equal_by_content():
     assert Type(madspace.float, BatchSize("batch_size"), [4]) == madspace.batch_four_vec
     assert Type(madspace.int, BatchSize("batch_size"), []) != madspace.batch_float
-    assert len({madspace.batch_float, madspace.batch_float_array(0), Type(madspace.float, madspace.batch_size, [])}) == 2
+    assert (
+        len({madspace.batch_float, madspace.batch_float_array(0), Type(madspace.float, madspace.batch_size, [])}) == 2
+    )
 
 
 def test_a_size_without_a_name_is_new():
