@@ -135,11 +135,10 @@ class _Part:
         """Return the results by position."""
         size = 1 if self.is_shared else batch
         results = [np.empty((size, *x.shape), x.dtype) for x in self.program.outputs]
-        if size:
+        pairs = zip(results, self.program.outputs, strict=True)
+        outputs = [(result, argument.registers) for result, argument in pairs if argument.registers]
+        if size and outputs:
             inputs = [(arrays[i], registers) for i, registers in self.used]
-            outputs = [
-                (result, x.registers) for result, x in zip(results, self.program.outputs, strict=True) if x.registers
-            ]
             executor.run_program(self.code, self.program.constants, self.program.n_registers, inputs, outputs)
         return dict(zip(self.positions, results, strict=True))
 
