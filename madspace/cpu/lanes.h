@@ -39,6 +39,18 @@ inline void store_momentum(const double* const (&p)[4], double* to, i64 stride, 
     }
 }
 
+// One step over a block: `out` may name rows of `in`.
+template <class Step>
+void run_rows(const double* const (&in)[Step::kInputs], double* const (&out)[Step::kOutputs]) {
+#pragma omp simd
+    for (int i = 0; i < kLanes; ++i) {
+        double x[Step::kInputs], y[Step::kOutputs];
+        for (int k = 0; k < Step::kInputs; ++k) x[k] = in[k][i];
+        Step::eval(x, y);
+        for (int k = 0; k < Step::kOutputs; ++k) out[k][i] = y[k];
+    }
+}
+
 template <class Args, int kValues>
 class Lanes {
 public:
@@ -64,10 +76,11 @@ public:
     Values<Value, Step::kOutputs> run(V... values) {
         static_assert(sizeof...(V) == Step::kInputs, "a step takes exactly its inputs");
         const double* in[Step::kInputs] = {values...};
-        Row* out = take(Step::kOutputs);
-        loop<Step>(in, out);
+        Row* rows = take(Step::kOutputs);
+        double* out[Step::kOutputs];
         Values<Value, Step::kOutputs> result;
-        for (int k = 0; k < Step::kOutputs; ++k) result.item[k] = out[k];
+        for (int k = 0; k < Step::kOutputs; ++k) result.item[k] = out[k] = rows[k];
+        run_rows<Step>(in, out);
         return result;
     }
 
@@ -94,17 +107,6 @@ private:
         Row* rows = file_ + used_;
         used_ += n;
         return rows;
-    }
-
-    template <class Step>
-    static void loop(const double* const (&in)[Step::kInputs], double (*out)[kLanes]) {
-#pragma omp simd
-        for (int i = 0; i < kLanes; ++i) {
-            double x[Step::kInputs], y[Step::kOutputs];
-            for (int k = 0; k < Step::kInputs; ++k) x[k] = in[k][i];
-            Step::eval(x, y);
-            for (int k = 0; k < Step::kOutputs; ++k) out[k][i] = y[k];
-        }
     }
 
     alignas(64) double file_[kValues][kLanes];

@@ -33,6 +33,15 @@ MS_FN double root(double x) {
 #endif
 }
 
+// Correctly rounded square root; NaN below 0.
+MS_FN double exact_root(double x) {
+#if MS_GPU
+    return ::sqrt(x);
+#else
+    return __builtin_sqrt(x);
+#endif
+}
+
 MS_FN double absolute(double x) {
 #if MS_GPU
     return ::fabs(x);
