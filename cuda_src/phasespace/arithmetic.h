@@ -1,6 +1,7 @@
 // Arithmetic on scalars. int32 values are held exactly in float64, so their sums are the same step.
 #pragma once
 
+#include "madspace/math.h"
 #include "step.h"
 
 MS_BEGIN_NAMESPACE

@@ -14,7 +14,7 @@
 // events through each step, so that the host compiler vectorises the step's loop.
 #pragma once
 
-#include "madspace/math.h"
+#include "madspace/portable.h"
 
 MS_BEGIN_NAMESPACE
 

@@ -2,6 +2,9 @@
 // the compiler vectorises. Values live in a register file on the stack that stays in the first-level cache.
 #pragma once
 
+#include <cstddef>
+#include <utility>
+
 #include "madspace/event_args.h"
 #include "phasespace/step.h"
 
@@ -39,16 +42,33 @@ inline void store_momentum(const double* const (&p)[4], double* to, i64 stride, 
     }
 }
 
-// One step over a block: `out` may name rows of `in`.
-template <class Step>
-void run_rows(const double* const (&in)[Step::kInputs], double* const (&out)[Step::kOutputs]) {
-#pragma omp simd
+// Tells the compiler that no iteration depends on another one. Not `omp simd`, which turns the arrays of the loop body
+// into memory before functions are inlined: steps that hand on a pointer into them would stay scalar.
+#if defined(__clang__)
+#define MS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define MS_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+// One step over a block: `out` may name rows of `in`. Inlined, and without loops over inputs and outputs, since the
+// loop over lanes is vectorised only where the compiler sees that no store changes the pointers.
+template <class Step, std::size_t... kIn, std::size_t... kOut>
+inline __attribute__((always_inline)) void run_rows(const double* const* in, double* const* out,
+                                                    std::index_sequence<kIn...>, std::index_sequence<kOut...>) {
+    const double* const from[] = {in[kIn]...};
+    double* const to[] = {out[kOut]...};
+    MS_INDEPENDENT
     for (int i = 0; i < kLanes; ++i) {
-        double x[Step::kInputs], y[Step::kOutputs];
-        for (int k = 0; k < Step::kInputs; ++k) x[k] = in[k][i];
+        const double x[] = {from[kIn][i]...};
+        double y[Step::kOutputs];
         Step::eval(x, y);
-        for (int k = 0; k < Step::kOutputs; ++k) out[k][i] = y[k];
+        ((to[kOut][i] = y[kOut]), ...);
     }
+}
+
+template <class Step>
+inline __attribute__((always_inline)) void run_rows(const double* const* in, double* const* out) {
+    run_rows<Step>(in, out, std::make_index_sequence<Step::kInputs>(), std::make_index_sequence<Step::kOutputs>());
 }
 
 template <class Args, int kValues>

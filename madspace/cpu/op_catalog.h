@@ -2,6 +2,12 @@
 #pragma once
 
 #include "phasespace/arithmetic.h"
+#include "phasespace/decays.h"
+#include "phasespace/invariants_1d.h"
+#include "phasespace/luminosity.h"
+#include "phasespace/observables.h"
+#include "phasespace/scattering.h"
+#include "phasespace/t_chain.h"
 #include "program.h"
 
 namespace madspace {

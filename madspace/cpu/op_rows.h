@@ -20,11 +20,7 @@ using OpLoop = void (*)(const OpRows& rows);
 
 template <class Step>
 void run_op(const OpRows& rows) {
-    const double* in[Step::kInputs];
-    double* out[Step::kOutputs];
-    for (int k = 0; k < Step::kInputs; ++k) in[k] = rows.in[k];
-    for (int k = 0; k < Step::kOutputs; ++k) out[k] = rows.out[k];
-    run_rows<Step>(in, out);
+    run_rows<Step>(rows.in, rows.out);
 }
 
 inline void copy_row(const double* from, double* to) {
