@@ -8,6 +8,8 @@
 //   Values<Value, n> run<Step>(...)    one step
 //   void momentum(k, values, from)     output k: the four values from `from` on
 //   void det(value)                    the last output
+// A list step has any number of inputs and outputs: a function template over an executor as well, with in(k) and
+// out(k, value) for the values and constant(x) for a number; `accepts(n_in, n_out)` says which numbers it takes.
 // Executors: GpuEvent (event_kernel.h) is one thread with one event; Lanes (madspace/cpu/lanes.h) takes a block of
 // events through each step, so that the host compiler vectorises the step's loop.
 #pragma once
