@@ -1,7 +1,7 @@
 """The compiler from graphs to programs: scalar code, dead code, lifetimes, registers."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,15 @@ __all__ = ["compile_graph"]
 _DTYPES: dict[DataType, Any] = {DataType.int: np.dtype(np.int32), DataType.float: np.dtype(np.float64)}
 
 
-def compile_graph(graph: Graph) -> Program:
+def compile_graph(graph: Graph, available: Collection[str] = ()) -> Program:
     """Compile a graph.
 
     Parameters
     ----------
     graph : Graph
         A function.
+    available : collection of str
+        Ops of the executor; of those that are cheaper in a special case only these are used.
 
     Returns
     -------
@@ -44,7 +46,7 @@ def compile_graph(graph: Graph) -> Program:
     moves numbers (``stack``, ``unstack``, ``gather`` with a constant index, ...) takes no step. A register is given to
     the next value as soon as its last reader is past.
     """
-    lowered = lower(graph)
+    lowered = lower(graph, available)
     results = [x for scalars in lowered.outputs for x in scalars]
     ops = lowered.code.live_ops(results)
     loaded = [x for scalars in (*lowered.inputs, *lowered.globals) for x in scalars]

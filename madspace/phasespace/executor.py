@@ -1,12 +1,11 @@
 """What runs programs, as the runtime sees it."""
 
-import importlib
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from madspace.errors import UnsupportedOpError
+from madspace.cpu import _programs
 
 __all__ = ["Executor", "cpu_executor"]
 
@@ -35,16 +34,5 @@ class Executor(Protocol):
 
 
 def cpu_executor() -> Executor:
-    """Return the executor of the CPU.
-
-    Raises
-    ------
-    UnsupportedOpError
-        This build has none.
-    """
-    try:
-        return cast(Executor, importlib.import_module("madspace.cpu._programs"))
-    except ModuleNotFoundError as error:
-        raise UnsupportedOpError(
-            "this build of madspace has no executor of programs (madspace.cpu._programs)"
-        ) from error
+    """Return the executor of the CPU."""
+    return _programs

@@ -51,6 +51,9 @@ class Function(Graph):
         """Write the function to a JSON file, which MadSpace 0.2.1 reads as well."""
         Path(file).write_text(function_json.dumps(self), encoding="utf-8")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_json, (function_json.dumps(self),)
+
     @staticmethod
     def load(file: str) -> "Function":
         """Read a function from a JSON file of this package or of MadSpace 0.2.1.
@@ -64,6 +67,11 @@ class Function(Graph):
         UnsupportedOpError
             It uses an operation that this version lacks.
         """
-        from madspace.phasespace.builder import FunctionBuilder
+        return _from_json(Path(file).read_text(encoding="utf-8"))
 
-        return function_json.loads(Path(file).read_text(encoding="utf-8"), FunctionBuilder)
+
+def _from_json(text: str) -> Function:
+    """Return the function of a JSON text."""
+    from madspace.phasespace.builder import FunctionBuilder  # which needs this module
+
+    return function_json.loads(text, FunctionBuilder)

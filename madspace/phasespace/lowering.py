@@ -1,7 +1,7 @@
 """From a graph to scalar code: arrays and four-vectors are taken apart, what only moves numbers disappears."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from madspace.errors import ShapeError, UnsupportedOpError
@@ -26,8 +26,8 @@ class Lowered:
     outputs: list[Scalars] = field(default_factory=list)
 
 
-def lower(graph: Graph) -> Lowered:
-    """Return the scalar code of a graph.
+def lower(graph: Graph, available: Collection[str] = ()) -> Lowered:
+    """Return the scalar code of a graph, for an executor that has the ops `available`.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def lower(graph: Graph) -> Lowered:
     UnsupportedOpError
         An argument or a result is a list of batch sizes.
     """
-    code = ScalarCode()
+    code = ScalarCode(available)
     lowered = Lowered(code)
     known: dict[int, Scalars] = {}
     _check_batch(graph)

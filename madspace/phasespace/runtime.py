@@ -123,7 +123,7 @@ class _Part:
         graph = Graph(function.inputs, wanted, function.locals, function.globals, function.instructions)
         self.positions = positions
         self.is_shared = is_shared
-        self.program = compile_graph(graph)
+        self.program = compile_graph(graph, table)
         self.code = self.program.encode(table)
         self.used = [
             (i, argument.registers)

@@ -1,7 +1,7 @@
 """Straight-line code over scalars that are assigned once: what a graph becomes before registers are chosen."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from madspace.phasespace import arithmetic
@@ -13,6 +13,12 @@ _COMMUTATIVE = frozenset({"add", "add_int", "mul"})
 # What a list of two is, and an empty one.
 _PAIRS = {"reduce_sum": "add", "reduce_product": "mul"}
 _EMPTY = {"reduce_sum": 0.0, "reduce_product": 1.0}
+# Cheaper ops for one value of an input: op, position and value, the op without that input.
+_SPECIAL = (
+    ("stable_invariant_nu", 2, 1.0, "stable_invariant"),
+    ("stable_invariant_nu_inverse", 2, 1.0, "stable_invariant_inverse"),
+    ("stable_invariant_nu", 2, 0.8, "stable_invariant_fifth"),
+)
 
 
 @dataclass(frozen=True)
@@ -25,9 +31,16 @@ class ScalarOp:
 
 
 class ScalarCode:
-    """Builds scalar code; what is known or was computed already is not computed again."""
+    """Builds scalar code; what is known or was computed already is not computed again.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    available : collection of str
+        Ops of the executor; of those that are cheaper in a special case only these are used.
+    """
+
+    def __init__(self, available: Collection[str] = ()) -> None:
+        self._special = {(op, i, x): cheaper for op, i, x, cheaper in _SPECIAL if cheaper in available}
         self.n_scalars = 0
         self.ops: list[ScalarOp] = []
         self.constants: dict[int, float] = {}
@@ -58,6 +71,9 @@ class ScalarCode:
             return inputs or (self.constant(_EMPTY[name]),)
         if name in _PAIRS and len(inputs) == 2:
             name = _PAIRS[name]
+        for (op, position, value), cheaper in self._special.items():
+            if name == op and self.constants.get(inputs[position]) == value:
+                name, inputs = cheaper, inputs[:position] + inputs[position + 1 :]
         known = self._without_op(name, inputs)
         if known is not None:
             return (known,)

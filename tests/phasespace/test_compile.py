@@ -151,6 +151,21 @@ def test_sizes_are_passed_where_counts_do_not_tell_them():
     assert program.constants[step.inputs[0]] == 5.0
 
 
+@pytest.mark.parametrize(
+    ("power", "available", "op"),
+    [
+        (0.8, ["stable_invariant_fifth"], "stable_invariant_fifth"),
+        (0.8, [], "stable_invariant_nu"),
+        (1.0, ["stable_invariant", "stable_invariant_fifth"], "stable_invariant"),
+        (0.7, ["stable_invariant", "stable_invariant_fifth"], "stable_invariant_nu"),
+    ],
+)
+def test_cheaper_ops_for_special_powers(power, available, op):
+    function = function_of([batch_float] * 3, lambda b, *x: b.stable_invariant_nu(x[0], 0.0, power, *x[1:]))
+    (step,) = compile_graph(function, available).steps
+    assert (step.op, len(step.inputs)) == (op, 5 if op == "stable_invariant_nu" else 4)
+
+
 def test_more_than_one_batch_size():
     other = Type(madspace.float, madspace.BatchSize("other"), [])
     with pytest.raises(madspace.ShapeError, match="x1: expected batch size batch_size, as the inputs before it"):

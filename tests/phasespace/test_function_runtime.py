@@ -1,5 +1,7 @@
 """Running functions: shapes, batches, kinds of arrays, and what is refused."""
 
+import pickle
+
 import numpy as np
 import pytest
 from program_points import function_of
@@ -142,6 +144,14 @@ def test_arguments_that_do_not_fit(arguments, error, message):
         FunctionRuntime(scaled())(*arguments)
 
 
+def test_a_function_is_pickled_as_what_it_computes():
+    function = scaled()
+    expected = function(X, P, N, S)
+    again = pickle.loads(pickle.dumps(function))
+    assert str(again) == str(function)
+    np.testing.assert_array_equal(again(X, P, N, S).y1, expected.y1)
+
+
 def test_names_that_do_not_fit():
     with pytest.raises(TypeError, match=r"inputs: expected the names \('x0', 'x1', 'x2', 'x3'\), got \('x0',\)"):
         scaled()(x0=X)
@@ -173,3 +183,12 @@ def test_globals_come_from_the_context():
         context.define_global("scale", dtype, shape)
         with pytest.raises(type, match="scale: expected a global of"):
             runtime(X)
+
+
+@pytest.mark.needs("torch")
+def test_torch_in_torch_out():
+    import torch
+
+    result = scaled()(torch.from_numpy(X), torch.from_numpy(P), torch.from_numpy(N), torch.tensor(2.0).double())
+    assert all(type(x) is torch.Tensor for x in result)
+    np.testing.assert_array_equal(result.y1.numpy(), 2 * P)
