@@ -44,7 +44,7 @@ def check(momenta: list[np.ndarray], det: np.ndarray) -> None:
         raise RuntimeError(f"volume {det.mean()} +- {error} is not {exact}")
 
 
-def gpu_case(mapping: madspace.Mapping, n_particles: int, n: int, twin: Any, rounds: int) -> dict[str, Any]:
+def gpu_case(mapping: madspace.TPropagatorMapping, n_particles: int, n: int, twin: Any, rounds: int) -> dict[str, Any]:
     """All figures of one mapping at one batch size, in microseconds."""
     device = madspace.Device(0)
     stream = twin.stream

@@ -134,3 +134,13 @@ def test_names_that_do_not_fit():
         Scale().map_forward(r=A)
     with pytest.raises(TypeError, match="got both"):
         Scale().map_forward([A], width=B)
+
+
+def test_compiled_mappings_are_mappings():
+    mapping = madspace.TPropagatorMapping([0, 1])
+    assert isinstance(mapping, Mapping)
+    assert mapping.input_types().keys() == [f"random{i}" for i in range(5)]
+    assert mapping.condition_types().keys() == ["com_energy", "mass0", "mass1", "mass2"]
+    assert mapping.output_types().values() == [batch_four_vec] * 5
+    with pytest.raises(madspace.UnsupportedOpError, match="TPropagatorMapping: build_forward_impl is not implemented"):
+        mapping.forward_function()
