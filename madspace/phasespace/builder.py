@@ -77,6 +77,7 @@ class FunctionBuilder(BuilderBase):
         if not 0 <= position < len(self._outputs):
             raise IndexError(f"output index: expected 0 to {len(self._outputs) - 1}, got {position}")
         result = as_value(value)
+        self._check_origin([result])
         self._check_output(position, result)
         self._number_of(result)
         self._outputs[position] = result

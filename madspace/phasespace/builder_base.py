@@ -42,11 +42,8 @@ class BuilderBase:
 
     def _number_of(self, value: Value) -> int:
         """Return the number of a value of this graph; a constant gets one at its first use."""
-        index = value.local_index
-        if index >= 0:
-            if index >= len(self._locals) or self._locals[index] is not value:
-                raise ValueError(f"{value}: expected a value of this builder, got one of another")
-            return index
+        if value.local_index >= 0:
+            return value.local_index
         kind = "q" if value.type.dtype is DataType.int else "d"
         key = (kind, *value.type.shape, *(struct.pack(kind, x) for x in value.elements()))
         if key not in self._constants:
@@ -54,12 +51,19 @@ class BuilderBase:
             self._locals.append(value)
         return self._constants[key]
 
+    def _check_origin(self, values: Sequence[Value]) -> None:
+        for value in values:
+            index = value.local_index
+            if index >= 0 and (index >= len(self._locals) or self._locals[index] is not value):
+                raise ValueError(f"{value}: expected a value of this builder, got one of another")
+
     def _call(self, name: str, arguments: Sequence[ValueLike]) -> list[Value]:
         """Add an instruction, unless its results are known, and return its results."""
         opcode = catalogue()[name]
         if opcode.group is Group.REFUSED:
             raise UnsupportedOpError(f"{name}: this operation cannot be used: {opcode.reason}")
         inputs = [as_value(argument) for argument in arguments]
+        self._check_origin(inputs)
         types = result_types(opcode, inputs)
         if opcode.group is Group.ELEMENT:
             known = self._simplified(name, inputs, types[0])
@@ -85,7 +89,6 @@ class BuilderBase:
         same = arithmetic.same_as(name, numbers)
         # A value that all events share must not take the place of one per event.
         if same is not None and inputs[same].type == type:
-            self._number_of(inputs[same])
             return inputs[same]
         if name == "square" and inputs[0].local_index in self._sources:
             source = self._sources[inputs[0].local_index]

@@ -153,8 +153,15 @@ def test_a_wrong_number_of_arguments(arguments):
 
 def test_values_of_another_builder_are_refused():
     other = builder(batch_float)
-    with pytest.raises(ValueError, match="%0: expected a value of this builder, got one of another"):
-        builder(batch_float).sqrt(other.input(0))
+    mine = builder(batch_float, outputs=[batch_float])
+    root = mine.sqrt(mine.input(0))
+    message = ": expected a value of this builder, got one of another"
+    for use in (mine.sqrt, mine.square, lambda x: mine.add(x, 0.0), lambda x: mine.output(0, x)):
+        with pytest.raises(ValueError, match="%0" + message):
+            use(other.input(0))
+    with pytest.raises(ValueError, match="%1" + message):
+        mine.square(other.sqrt(other.input(0)))
+    assert mine.square(root) is mine.input(0)
 
 
 def test_inputs_and_outputs_out_of_range():
