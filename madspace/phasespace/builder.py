@@ -6,7 +6,7 @@ from typing import NoReturn, SupportsIndex
 from madspace.phasespace.builder_base import BuilderBase, OpMethod, positions
 from madspace.phasespace.function import Function
 from madspace.phasespace.types import BatchSize, DataType, Type
-from madspace.phasespace.values import NamedTypes, NamedValues, Value, ValueLike, as_value
+from madspace.phasespace.values import NamedValues, Value, ValueLike, as_value
 
 __all__ = ["FunctionBuilder"]
 
@@ -56,9 +56,6 @@ class FunctionBuilder(BuilderBase):
       r=%5 : float[batch_size]
     <BLANKLINE>
     """
-
-    def __init__(self, input_types: NamedTypes, output_types: NamedTypes) -> None:
-        super().__init__(input_types, output_types)
 
     def input(self, index: SupportsIndex) -> Value:
         """Return the argument at a position."""

@@ -17,6 +17,7 @@ from madspace import (
     batch_four_vec_array,
     batch_int,
 )
+from madspace.cpu import _programs
 from madspace.phasespace.compile import compile_graph
 
 
@@ -189,9 +190,10 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.parametrize("runner", [program_reference, _programs], ids=["reference", "cpu"])
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(STEPS, st.lists(st.integers(0, 10**6), min_size=1, max_size=4))
-def test_programs_of_any_operations_mean_what_the_graph_says(steps, results):
+def test_programs_of_any_operations_mean_what_the_graph_says(runner, steps, results):
     """Operations on arguments, constants and earlier results, taken at random; NumPy does the same directly."""
     data = np.array([[0.3, -1.5, 2.0, 0.0], [1.0, 0.25, -3.0, 4.0]])
     constants = [0.0, 1.0, -0.5]
@@ -211,8 +213,8 @@ def test_programs_of_any_operations_mean_what_the_graph_says(steps, results):
     program = compile_graph(function_of([batch_float, batch_float], fill))
     outputs = [(np.empty(4), argument.registers) for argument in program.outputs]
     inputs = [(row, argument.registers) for row, argument in zip(data, program.inputs, strict=True)]
-    code = program.encode(program_reference.op_table())
-    program_reference.run_program(code, program.constants, program.n_registers, inputs, outputs)
+    code = program.encode(runner.op_table())
+    runner.run_program(code, program.constants, program.n_registers, inputs, outputs)
     with np.errstate(all="ignore"):
         direct = run(lambda n, a: UNARY[n](a), lambda n, a, c: BINARY[n](a, c), [*data, *map(np.float64, constants)])
     for (result, _), expected in zip(outputs, direct, strict=True):
