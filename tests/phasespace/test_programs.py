@@ -26,7 +26,9 @@ def test_table_numbers_every_op_once():
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 1000, 5000])
 def test_straight_line_code_over_any_batch(n):
     x, y, out = np.arange(float(n)), np.array([2.0]), np.full((n, 2), np.nan)
-    run_program(code(ADD, 2, 1, 1, 2, 3, MUL, 2, 1, 3, 0, 4), np.array([10.0]), 5, [(x, [1]), (y, [2])], [(out, [3, 4])])
+    run_program(
+        code(ADD, 2, 1, 1, 2, 3, MUL, 2, 1, 3, 0, 4), np.array([10.0]), 5, [(x, [1]), (y, [2])], [(out, [3, 4])]
+    )
     np.testing.assert_array_equal(out, np.stack([x + 2, 10 * (x + 2)], axis=1))
 
 
