@@ -33,4 +33,12 @@ MS_FN void boost_pair(const ThreeVector& k, double e1, double e2, double m1, dou
     out[7] = select(first_softer, harder.z, softer.z);
 }
 
+// Boost of k out of the rest frame of P = total, whose mass is m; the energy from the mass shell of mass_k.
+MS_FN FourVector boost_from_rest(const FourVector& k, double mass_k, const FourVector& total, double m) {
+    const double e = (k.e * total.e + dot(space(k), space(total))) / m;
+    const double factor = (k.e + e) / (m + total.e);
+    const ThreeVector p = {k.x + total.x * factor, k.y + total.y * factor, k.z + total.z * factor};
+    return {root(mass_k * mass_k + dot(p, p)), p.x, p.y, p.z};
+}
+
 MS_END_NAMESPACE

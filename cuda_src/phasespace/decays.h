@@ -19,19 +19,37 @@ struct PairKinematics {
     double m0, m1, m2, e1, e2, p, weight;  // weight = pi |p|/m0, the two-body volume
 };
 
-MS_FN PairKinematics pair_kinematics(double m0_in, double m1_in, double m2_in) {
-    const double excess = (m0_in - m1_in) - m2_in;
-    // No short circuits: they are branches, which would keep the loop over events scalar.
-    const bool open = (excess > 0.0) & (m1_in >= 0.0) & (m2_in >= 0.0) & (m0_in < 1e150);
-    const bool positive = (m0_in > kEnergyFloor) & (m0_in < 1e150);
-    const double m0 = select(open | positive, m0_in, kEnergyFloor);
-    const double m1 = select(open, m1_in, 0.0), m2 = select(open, m2_in, 0.0), x = select(open, excess, m0);
-    const double sum = x + 2.0 * (m1 + m2);
+// Of an open point with m0 > 0, from its excess.
+MS_FN PairKinematics pair_from_excess(double m0, double m1, double m2, double x) {
     const double inverse = 0.5 / m0;
-    const double p = root(x * (x + 2.0 * m1) * ((x + 2.0 * m2) * sum)) * inverse;
+    const double p = root(x * (x + 2.0 * m1) * ((x + 2.0 * m2) * (x + 2.0 * (m1 + m2)))) * inverse;
     const double e1 = ((x + m1) * (x + 2.0 * m2 + m1) + m1 * m1) * inverse;
     const double e2 = ((x + m2) * (x + 2.0 * m1 + m2) + m2 * m2) * inverse;
-    return {m0, m1, m2, e1, e2, p, select(open, kPi * p / m0, 0.0)};
+    return {m0, m1, m2, e1, e2, p, kPi * p / m0};
+}
+
+// A parent's mass that can be divided by, and whether the masses of its children, excess left over, can be made from
+// it.
+struct Parent {
+    double m0, open;  // 1 or 0: a bool beside a double would stay in memory
+};
+
+// No short circuits here: they are branches, which would keep the loop over events scalar.
+MS_FN Parent parent(double m0, double excess, double lightest) {
+    const bool open = (excess > 0.0) & (lightest >= 0.0) & (m0 < 1e150);
+    const bool positive = (m0 > kEnergyFloor) & (m0 < 1e150);
+    return {select(open | positive, m0, kEnergyFloor), select(open, 1.0, 0.0)};
+}
+
+MS_FN double smaller(double a, double b) { return a < b ? a : b; }
+
+MS_FN PairKinematics pair_kinematics(double m0_in, double m1_in, double m2_in) {
+    const double excess = (m0_in - m1_in) - m2_in;
+    const Parent p0 = parent(m0_in, excess, smaller(m1_in, m2_in));
+    PairKinematics pair = pair_from_excess(p0.m0, select(p0.open > 0.0, m1_in, 0.0), select(p0.open > 0.0, m2_in, 0.0),
+                                           select(p0.open > 0.0, excess, p0.m0));
+    pair.weight = select(p0.open > 0.0, pair.weight, 0.0);
+    return pair;
 }
 
 // A vector of length p in the direction of (r_phi, r_c): cos = r - (1-r), sin = 2 sqrt(r (1-r)).

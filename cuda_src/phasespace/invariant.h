@@ -52,10 +52,10 @@ struct LogMap {
     }
 };
 
-// p = 1 - nu, kept away from 0, where q^p would say nothing; ln q is reached to every digit long before.
+// p = 1 - nu, kept away from 0, where q^p would say nothing, by the last digit of nu.
 MS_FN double distinct_power(double nu) {
     const double p = 1.0 - nu;
-    return select(absolute(p) > 1e-12, p, 1e-12);
+    return select(absolute(p) > 0x1p-54, p, 0x1p-53);
 }
 
 // Any other nu: q^p with p = 1 - nu is uniform. From the two ends, with g = (q_max/q_min)^p - 1 and

@@ -124,7 +124,8 @@ struct StableInvariantNuInverse {
 // ends, dy = y_max - y_min = atan2(b - a, 1 + a b), and from the lower end, with x = r dy,
 //   s - s_min = m G sin x (1 + a^2)/(cos x - a sin x),   1 + tan^2 y = (1 + a^2)/(cos x - a sin x)^2;
 // the same from the upper end with x = (1-r) dy and a -> -b. Below the peak the lower end is taken and above it the
-// upper one: there all terms are positive.
+// upper one: there all terms are positive. Far from the ends s comes from tan y instead, since s_max can be much larger
+// than s.
 struct Resonance {
     double scale, a, b, dy;  // scale = m G
 
@@ -150,7 +151,11 @@ struct BreitWigner {
         const double ratio = 1.0 / (cos + end * sin);
         const double spread = y.scale * (1.0 + end * end) * ratio;
         const double distance = sin * spread;
-        out[0] = below ? s_min + distance : select(y.dy > 0.0, s_max, s_min) - distance;
+        const double tangent = (end * cos - sin) * ratio;
+        const double sign = below ? 1.0 : -1.0;
+        const double from_end = (below ? s_min : select(y.dy > 0.0, s_max, s_min)) + sign * distance;
+        const double from_peak = in[1] * in[1] - sign * (y.scale * tangent);
+        out[0] = distance < 0.5 * (y.scale * end) ? from_end : select(y.dy > 0.0, from_peak, s_min);
         out[1] = unit_weight(in[0]) * finite_weight(y.dy * spread * ratio, out[0]);
     }
 };

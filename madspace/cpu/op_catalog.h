@@ -2,12 +2,16 @@
 #pragma once
 
 #include "phasespace/arithmetic.h"
+#include "phasespace/cuts.h"
 #include "phasespace/decays.h"
+#include "phasespace/indexing.h"
 #include "phasespace/invariants_1d.h"
 #include "phasespace/luminosity.h"
 #include "phasespace/observables.h"
+#include "phasespace/rambo.h"
 #include "phasespace/scattering.h"
 #include "phasespace/t_chain.h"
+#include "phasespace/three_body.h"
 #include "program.h"
 
 namespace madspace {

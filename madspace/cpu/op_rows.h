@@ -56,6 +56,20 @@ public:
         return result;
     }
 
+    // n values of x that update() may change.
+    template <int n>
+    Values<Value, n> accumulators(double x) {
+        Values<Value, n> result;
+        for (int k = 0; k < n; ++k) result.item[k] = constant(x);
+        return result;
+    }
+
+    // sums = Step(sums, values...), in place.
+    template <class Step, class... V>
+    void update(Values<Value, Step::kOutputs>& sums, V... values) {
+        update_rows<Step>(sums, std::make_index_sequence<Step::kOutputs>(), values...);
+    }
+
     void finish() {
         if (rows_.is_in_place)
             for (int k = 0; k < rows_.n_out; ++k) {
@@ -67,6 +81,15 @@ public:
     }
 
 private:
+    template <class Step, std::size_t... k, class... V>
+    void update_rows(Values<Value, Step::kOutputs>& sums, std::index_sequence<k...>, V... values) {
+        static_assert(sizeof...(V) + sizeof...(k) == Step::kInputs, "a step takes exactly its inputs");
+        const double* in[] = {sums.item[k]..., values...};
+        // Rows of accumulators(), which nobody else sees.
+        double* out[] = {const_cast<double*>(sums.item[k])...};
+        run_rows<Step>(in, out);
+    }
+
     // Once per step and block, so it costs nothing: a step that needs more rows must not write past them.
     double (*take(int n)) [kLanes] {
         if (used_ + n > rows_.n_scratch) __builtin_trap();
