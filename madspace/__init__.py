@@ -42,10 +42,38 @@ from madspace.errors import (
     OutOfMemoryError,
     ShapeError,
     StreamScopeError,
+    UnsupportedOpError,
     WorkspaceError,
 )
+from madspace.phasespace.builder import FunctionBuilder
+from madspace.phasespace.context import Context, default_context
+from madspace.phasespace.function import Function
+from madspace.phasespace.generator import FunctionGenerator
+from madspace.phasespace.graph import Instruction, InstructionCall
 from madspace.phasespace.mapping import Mapping
+from madspace.phasespace.program import Program
+from madspace.phasespace.runtime import FunctionRuntime
 from madspace.phasespace.t_propagator import TPropagatorMapping
+from madspace.phasespace.types import (
+    BatchSize,
+    DataType,
+    Type,
+    batch_float,
+    batch_float_array,
+    batch_four_vec,
+    batch_four_vec_array,
+    batch_int,
+    batch_size,
+    multichannel_batch_size,
+    single_float,
+    single_int,
+)
+from madspace.phasespace.values import NamedTypes, NamedValues, Value
+
+# The element types under the names that MadSpace gives them.
+int = DataType.int
+float = DataType.float
+batch_sizes = DataType.batch_sizes
 
 try:
     __version__ = version("madspace-driver")
@@ -53,12 +81,15 @@ except PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "BatchSize",
     "BoundKernel",
     "Buffer",
     "CaptureError",
     "ClosedError",
     "CompileError",
+    "Context",
     "DTypeError",
+    "DataType",
     "Device",
     "DeviceMismatchError",
     "DriverError",
@@ -66,8 +97,14 @@ __all__ = [
     "Event",
     "Fork",
     "ForkError",
+    "Function",
+    "FunctionBuilder",
+    "FunctionGenerator",
+    "FunctionRuntime",
     "Graph",
     "GraphExec",
+    "Instruction",
+    "InstructionCall",
     "Kernel",
     "KernelFaultError",
     "KernelImageError",
@@ -77,20 +114,34 @@ __all__ = [
     "MemoryPool",
     "MemoryStats",
     "Module",
+    "NamedTypes",
+    "NamedValues",
     "OutOfMemoryError",
     "PinnedBuffer",
+    "Program",
     "ShapeError",
     "Stream",
     "StreamScopeError",
     "TPropagatorMapping",
     "Tensor",
+    "Type",
+    "UnsupportedOpError",
+    "Value",
     "Workspace",
     "WorkspaceError",
     "WorkspaceLayout",
     "asarray",
+    "batch_float",
+    "batch_float_array",
+    "batch_four_vec",
+    "batch_four_vec_array",
+    "batch_int",
+    "batch_size",
+    "batch_sizes",
     "capture",
     "compile",
     "compile_image",
+    "default_context",
     "device_count",
     "empty",
     "fork_streams",
@@ -98,15 +149,23 @@ __all__ = [
     "get_include",
     "get_num_threads",
     "get_stream",
+    "float",
+    "from_dlpack",
+    "get_include",
+    "get_num_threads",
+    "int",
     "is_available",
     "join_streams",
     "kda",
     "memory_stats",
+    "multichannel_batch_size",
     "preload",
     "release_inputs",
     "set_allocator",
     "set_num_threads",
     "set_stream",
+    "single_float",
+    "single_int",
     "statistics",
     "stream",
     "zeros",

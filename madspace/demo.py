@@ -72,7 +72,7 @@ def _best_device() -> str:
     return "cuda"
 
 
-def _time(mapping: madspace.Mapping, arrays: list[Any], out: Any, device: str) -> float:
+def _time(mapping: madspace.TPropagatorMapping, arrays: list[Any], out: Any, device: str) -> float:
     """Return the best time of a call with its results in place, in seconds."""
     best = math.inf
     for _ in range(10):

@@ -20,6 +20,7 @@ __all__ = [
     "OutOfMemoryError",
     "ShapeError",
     "StreamScopeError",
+    "UnsupportedOpError",
     "WorkspaceError",
 ]
 
@@ -102,6 +103,10 @@ class StreamScopeError(MadspaceError, RuntimeError):
 
 class WorkspaceError(MadspaceError, ValueError, RuntimeError):
     """A workspace is too small, misaligned, read-only, or in use elsewhere."""
+
+
+class UnsupportedOpError(MadspaceError, NotImplementedError):
+    """An operation of the compute graph that this version cannot build or run. The message names it."""
 
 
 class KernelImageError(MadspaceError, LookupError):

@@ -34,8 +34,12 @@ DIRECTIVES = {"language_level": "3", "freethreading_compatible": True, "embedsig
 # -g0 undoes the -g that distributions build Python with: debug information would be most of the wheel.
 COMMON_FLAGS = ["-std=c++17", "-g0", "-fvisibility=hidden"]
 CYTHON_FLAGS = [*COMMON_FLAGS, "-O2", "-w"]  # -w: warnings in generated code help nobody
-# errno is control flow, and traps forbid speculation: with either, loops over sqrt and selections stay scalar.
-LANES_FLAGS = [*COMMON_FLAGS, "-O3", "-Wall", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"]
+# errno is control flow, and traps forbid speculation: with either, loops over sqrt and selections stay scalar. Partial
+# redundancy elimination ties selections that share a condition into control flow that does not vectorise.
+LANES_FLAGS = [
+    *COMMON_FLAGS,
+    *("-O3", "-Wall", "-fno-math-errno", "-fno-trapping-math", "-fno-tree-pre", "-fopenmp-simd"),
+]
 
 # Instruction sets of the CPU kernels. MS_ISA names the inline namespace of each build: without it the linker would keep
 # one copy of a template for all, perhaps the one that this machine cannot run.

@@ -52,6 +52,12 @@ struct LogMap {
     }
 };
 
+// p = 1 - nu, kept away from 0, where q^p would say nothing, by the last digit of nu.
+MS_FN double distinct_power(double nu) {
+    const double p = 1.0 - nu;
+    return select(absolute(p) > 0x1p-54, p, 0x1p-53);
+}
+
 // Any other nu: q^p with p = 1 - nu is uniform. From the two ends, with g = (q_max/q_min)^p - 1 and
 // g' = (q_min/q_max)^p - 1: (q/q_min)^p = 1 + r g and (q/q_max)^p = 1 + (1-r) g'. One of g, g' is negative; where it
 // takes more than half of the 1 away, ln q comes from the other end.

@@ -8,6 +8,9 @@
 //   Values<Value, n> run<Step>(...)    one step
 //   void momentum(k, values, from)     output k: the four values from `from` on
 //   void det(value)                    the last output
+// A list step has any number of inputs and outputs: a function template over an executor as well, with in(k) and
+// out(k, value) for the values, constant(x) for a number, and accumulators<n>(x), which update<Step>(sums, values...)
+// replaces by what the step makes of them; `accepts(n_in, n_out)` says which numbers of values it takes.
 // Executors: GpuEvent (event_kernel.h) is one thread with one event; Lanes (madspace/cpu/lanes.h) takes a block of
 // events through each step, so that the host compiler vectorises the step's loop.
 #pragma once

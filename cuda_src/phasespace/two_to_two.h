@@ -8,6 +8,7 @@
 // masses or at high energy, and FMA contraction changes nothing beyond rounding.
 #pragma once
 
+#include "boost.h"
 #include "invariant.h"
 #include "madspace/four_vector.h"
 
@@ -24,6 +25,47 @@ enum class Virtual { kNone, kA, kB, kBoth };
 //   lambda(s, m_1^2, m_2^2) = x (x + 2 m_1)(x + 2 m_2)(x + 2 m_1 + 2 m_2)
 //   lambda(s, -a, -b)       = s^2 + 2 s (a + b) + (a - b)^2
 //
+// The width vanishes where an excess x <= 0 closes the block; a and b may be negative with Virtual::kBoth alone.
+struct TransferLimits {
+    double t_min, width, inverse_s, root_a, root_m, u1, u2;
+};
+
+template <Virtual kVirtual>
+MS_FN TransferLimits transfer_limits(double s, double m1, double m2, double x, double a, double b) {
+    constexpr bool has_a = kVirtual == Virtual::kA || kVirtual == Virtual::kBoth;
+    constexpr bool has_b = kVirtual == Virtual::kB || kVirtual == Virtual::kBoth;
+    const double m1_2 = m1 * m1, m2_2 = m2 * m2;
+    const double sum_2 = x + 2.0 * (m1 + m2);
+    const double root_m = root(x * (x + 2.0 * m1) * ((x + 2.0 * m2) * sum_2));
+    const double u1 = (x + m2) * (x + 2.0 * m1 + m2) + m2_2;
+    const double u2 = (x + m1) * (x + 2.0 * m2 + m1) + m1_2;
+    const double v = x * sum_2 + 2.0 * (m1 * m2);
+
+    double root_a = s;  // sqrt(lambda(s, -a, -b)) = s + a + b while one of a, b is 0
+    double upper = s * v;
+    double product = s * (m1_2 * m2_2);
+    if constexpr (has_a) {
+        root_a += a;
+        upper += a * u1;
+        product += a * m2_2 * (u2 + a);
+    }
+    if constexpr (has_b) {
+        root_a += b;
+        upper += b * u2;
+        product += b * m1_2 * (u1 + b);
+    }
+    if constexpr (has_a && has_b) {
+        root_a = root(at_least(s * (s + 2.0 * (a + b)) + (a - b) * (a - b), 0.0));
+        product += a * b * v;
+    }
+    const double y = root_m * root_a;
+    const double s_t_max = 0.5 * (upper + y);
+    const double t_min = select(s_t_max > 0.0, product * reciprocal(select(s_t_max > 0.0, s_t_max, 1.0)), 0.0);
+    const double inverse_s = reciprocal(s);
+    const double width = y * inverse_s;
+    return {t_min, width, inverse_s, root_a, root_m, u1, u2};
+}
+
 // In the centre-of-mass frame |t| is linear in cos(theta): with f = (|t| - |t|_min)/(|t|_max - |t|_min),
 // cos(theta) = (1-f) - f and sin(theta) = 2 sqrt(f (1-f)); the Jacobian d|t|/dr pi/(2 sqrt(lambda(s, -a, -b))) becomes
 // f'(r) pi sqrt(lambda(s, m_1^2, m_2^2))/(2 s): the two-body volume times the slope of the unit map.
@@ -35,53 +77,23 @@ struct MomentumTransfer {
     static constexpr int kInputs = 9, kOutputs = 6;
 
     MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
-        constexpr bool has_a = kVirtual == Virtual::kA || kVirtual == Virtual::kBoth;
-        constexpr bool has_b = kVirtual == Virtual::kB || kVirtual == Virtual::kBoth;
         // Keeps the map finite for massless particles, as upstream's: q = |t| + 0.01 GeV^2.
         constexpr double kOffset_2 = 1e-2;
         constexpr double kHalfPi = 1.5707963267948966;
 
         const double r = clamp_unit(in[0]);
         const double m = in[1], m1 = in[2], m2 = in[3], x = in[4], a = in[5], b = in[6], nu = in[7];
-        const double s = m * m, m1_2 = m1 * m1, m2_2 = m2 * m2;
-        const double sum_2 = x + 2.0 * (m1 + m2);
-        const double root_m = root(x * (x + 2.0 * m1) * ((x + 2.0 * m2) * sum_2));
-        const double u1 = (x + m2) * (x + 2.0 * m1 + m2) + m2_2;
-        const double u2 = (x + m1) * (x + 2.0 * m2 + m1) + m1_2;
-        const double v = x * sum_2 + 2.0 * (m1 * m2);
+        const TransferLimits t = transfer_limits<kVirtual>(m * m, m1, m2, x, a, b);
 
-        double root_a = s;  // sqrt(lambda(s, -a, -b)) = s + a + b while one of a, b is 0
-        double upper = s * v;
-        double product = s * (m1_2 * m2_2);
-        if constexpr (has_a) {
-            root_a += a;
-            upper += a * u1;
-            product += a * m2_2 * (u2 + a);
-        }
-        if constexpr (has_b) {
-            root_a += b;
-            upper += b * u2;
-            product += b * m1_2 * (u1 + b);
-        }
-        if constexpr (has_a && has_b) {
-            root_a = root(s * (s + 2.0 * (a + b)) + (a - b) * (a - b));
-            product += a * b * v;
-        }
-        const double y = root_m * root_a;
-        const double s_t_max = 0.5 * (upper + y);
-        const double t_min = select(s_t_max > 0.0, product * reciprocal(select(s_t_max > 0.0, s_t_max, 1.0)), 0.0);
-        const double inverse_s = reciprocal(s);
-        const double width = y * inverse_s;
-
-        const UnitMap map = Map::eval(r, t_min + kOffset_2, width, nu);
-        const double half_inverse_m = 0.5 * (m * inverse_s);
-        const double p = root_m * half_inverse_m;
-        out[0] = t_min + map.f * width;
-        out[1] = u2 * half_inverse_m;
-        out[2] = u1 * half_inverse_m;
+        const UnitMap map = Map::eval(r, t.t_min + kOffset_2, t.width, nu);
+        const double half_inverse_m = 0.5 * (m * t.inverse_s);
+        const double p = t.root_m * half_inverse_m;
+        out[0] = t.t_min + map.f * t.width;
+        out[1] = t.u2 * half_inverse_m;
+        out[2] = t.u1 * half_inverse_m;
         out[3] = p * (map.one_minus_f - map.f);
         out[4] = p * (2.0 * root(map.f * map.one_minus_f));
-        out[5] = in[8] * (kHalfPi * root_m * inverse_s * map.slope);
+        out[5] = in[8] * (kHalfPi * t.root_m * t.inverse_s * map.slope);
     }
 };
 
@@ -112,7 +124,7 @@ struct ScatterAlongBeam {
 // The direction n of the beam in the rest frame of P is a stereographic projection: with light-cone component
 // P^- = P_E - kBeam P_z and w = P_T/(M + P^-), n_T = -2 w/(1 + w^2), n_z = kBeam (1 - w^2)/(1 + w^2) (boost of a
 // light-like vector, written out). The smaller of P^+ and P^- comes from M_T^2 over the larger, so no digit is lost for
-// a fast P. The softer of the two is boosted and put on its mass shell, the other is the rest.
+// a fast P.
 //
 // in:  r_phi, E_1, E_2, p_parallel, p_T, M, m_1, m_2, P (4)
 // out: p_1 (4), p_2 (4)
@@ -135,28 +147,7 @@ struct ScatterFromBeam {
         const ThreeVector direction = {transverse * total.x, transverse * total.y, kBeam * (g_2 - pt_2) * inverse};
 
         const ThreeVector k = rotate_from_z({in[4] * phi.cos, in[4] * phi.sin, in[3]}, direction);
-        const double inverse_m = reciprocal(m);
-        const double along_total = dot(k, {total.x, total.y, total.z});
-        const double e1_lab = (e1 * total.e + along_total) * inverse_m,
-                     e2_lab = (e2 * total.e - along_total) * inverse_m;
-        const bool first_softer = e1_lab < e2_lab;
-        const double sign = first_softer ? 1.0 : -1.0;
-        const double e_soft = first_softer ? e1 : e2, m_soft = first_softer ? in[6] : in[7];
-        const double e_lab = first_softer ? e1_lab : e2_lab;
-        const ThreeVector soft = {sign * k.x, sign * k.y, sign * k.z};
-        const double factor = (e_soft + e_lab) * reciprocal(m + total.e);
-        const ThreeVector boosted = {soft.x + total.x * factor, soft.y + total.y * factor, soft.z + total.z * factor};
-        const FourVector softer = {root(m_soft * m_soft + dot(boosted, boosted)), boosted.x, boosted.y, boosted.z};
-        const FourVector harder = total - softer;
-
-        out[0] = select(first_softer, softer.e, harder.e);
-        out[1] = select(first_softer, softer.x, harder.x);
-        out[2] = select(first_softer, softer.y, harder.y);
-        out[3] = select(first_softer, softer.z, harder.z);
-        out[4] = select(first_softer, harder.e, softer.e);
-        out[5] = select(first_softer, harder.x, softer.x);
-        out[6] = select(first_softer, harder.y, softer.y);
-        out[7] = select(first_softer, harder.z, softer.z);
+        boost_pair(k, e1, e2, in[6], in[7], total, m, out);
     }
 };
 

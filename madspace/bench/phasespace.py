@@ -50,7 +50,7 @@ def check(momenta: list[np.ndarray], det: np.ndarray) -> None:
 
 
 def gpu_case(
-    mapping: madspace.Mapping, n_particles: int, n: int, twin: CTwin, rounds: int, seed: int = 1
+    mapping: madspace.TPropagatorMapping, n_particles: int, n: int, twin: CTwin, rounds: int, seed: int = 1
 ) -> dict[str, Any]:
     """All figures of one mapping at one batch size, in microseconds."""
     device = madspace.Device(0)

@@ -2,6 +2,9 @@
 // the compiler vectorises. Values live in a register file on the stack that stays in the first-level cache.
 #pragma once
 
+#include <cstddef>
+#include <utility>
+
 #include "madspace/event_args.h"
 #include "phasespace/step.h"
 
@@ -39,6 +42,35 @@ inline void store_momentum(const double* const (&p)[4], double* to, i64 stride, 
     }
 }
 
+// Tells the compiler that no iteration depends on another one. Not `omp simd`, which turns the arrays of the loop body
+// into memory before functions are inlined: steps that hand on a pointer into them would stay scalar.
+#if defined(__clang__)
+#define MS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define MS_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+// One step over a block: `out` may name rows of `in`. Inlined, and without loops over inputs and outputs, since the
+// loop over lanes is vectorised only where the compiler sees that no store changes the pointers.
+template <class Step, std::size_t... kIn, std::size_t... kOut>
+inline __attribute__((always_inline)) void run_rows(const double* const* in, double* const* out,
+                                                    std::index_sequence<kIn...>, std::index_sequence<kOut...>) {
+    const double* const from[] = {in[kIn]...};
+    double* const to[] = {out[kOut]...};
+    MS_INDEPENDENT
+    for (int i = 0; i < kLanes; ++i) {
+        const double x[] = {from[kIn][i]...};
+        double y[Step::kOutputs];
+        Step::eval(x, y);
+        ((to[kOut][i] = y[kOut]), ...);
+    }
+}
+
+template <class Step>
+inline __attribute__((always_inline)) void run_rows(const double* const* in, double* const* out) {
+    run_rows<Step>(in, out, std::make_index_sequence<Step::kInputs>(), std::make_index_sequence<Step::kOutputs>());
+}
+
 template <class Args, int kValues>
 class Lanes {
 public:
@@ -64,10 +96,11 @@ public:
     Values<Value, Step::kOutputs> run(V... values) {
         static_assert(sizeof...(V) == Step::kInputs, "a step takes exactly its inputs");
         const double* in[Step::kInputs] = {values...};
-        Row* out = take(Step::kOutputs);
-        loop<Step>(in, out);
+        Row* rows = take(Step::kOutputs);
+        double* out[Step::kOutputs];
         Values<Value, Step::kOutputs> result;
-        for (int k = 0; k < Step::kOutputs; ++k) result.item[k] = out[k];
+        for (int k = 0; k < Step::kOutputs; ++k) result.item[k] = out[k] = rows[k];
+        run_rows<Step>(in, out);
         return result;
     }
 
@@ -94,17 +127,6 @@ private:
         Row* rows = file_ + used_;
         used_ += n;
         return rows;
-    }
-
-    template <class Step>
-    static void loop(const double* const (&in)[Step::kInputs], double (*out)[kLanes]) {
-#pragma omp simd
-        for (int i = 0; i < kLanes; ++i) {
-            double x[Step::kInputs], y[Step::kOutputs];
-            for (int k = 0; k < Step::kInputs; ++k) x[k] = in[k][i];
-            Step::eval(x, y);
-            for (int k = 0; k < Step::kOutputs; ++k) out[k][i] = y[k];
-        }
     }
 
     alignas(64) double file_[kValues][kLanes];

@@ -1,131 +1,164 @@
-"""What all phase-space mappings share: named arguments, named results, one call."""
+"""Mapping: an invertible map that builds one function for each direction."""
 
-import functools
-from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
 from madspace.core._foreign import release_inputs
-from madspace.phasespace._event_op import EventOp
+from madspace.errors import UnsupportedOpError
+from madspace.phasespace.builder import FunctionBuilder
+from madspace.phasespace.function import Function
+from madspace.phasespace.generator import build, named_values
+from madspace.phasespace.results import arguments_by_name
+from madspace.phasespace.types import batch_float
+from madspace.phasespace.values import NamedTypes, NamedValues, Value, ValueLike
 
-
-@functools.cache
-def _result_type(names: tuple[str, ...]) -> Any:
-    """Return the named tuple of a mapping's results, one class for all mappings with the same outputs."""
-    base: Any = namedtuple("Result", names)  # type: ignore[misc]
-
-    def reduce(self: Any) -> tuple[Any, ...]:
-        return _rebuild_result, (names, tuple(self))
-
-    return type("Result", (base,), {"__slots__": (), "__reduce__": reduce})
-
-
-def _rebuild_result(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    """Undo the pickling of a result."""
-    return _result_type(names)._make(values)
+__all__ = ["Mapping"]
 
 
 class Mapping:
-    """A map between random numbers and phase-space points.
-
-    Subclasses fill in the names and the kernels. An instance is immutable and may be used from several threads.
+    """A map between random numbers and phase-space points. Subclasses override the two ``build_.._impl`` methods.
 
     Parameters
     ----------
-    input_names : sequence of str
+    name : str
+        What it is called.
+    input_types : NamedTypes
         What the map transforms.
-    condition_names : sequence of str
-        What it needs to know besides.
-    output_names : sequence of str
+    output_types : NamedTypes
         What it returns, without ``det``.
-    forward : EventOp
-        The kernel of `map_forward`.
+    condition_types : NamedTypes
+        What it needs to know besides, in both directions.
+
+    Examples
+    --------
+    >>> from madspace import Mapping, NamedTypes, NamedValues, batch_float
+    >>> class Scale(Mapping):
+    ...     def __init__(self):
+    ...         one = NamedTypes([("r", batch_float)]), NamedTypes([("x", batch_float)])
+    ...         super().__init__("scale", *one, NamedTypes([("width", batch_float)]))
+    ...
+    ...     def build_forward_impl(self, builder, inputs, conditions):
+    ...         return NamedValues([("x", builder.mul(inputs["r"], conditions["width"]))]), conditions["width"]
+    >>> print(Scale().forward_function())
+    Inputs:
+      %0 : float[batch_size]=r
+      %1 : float[batch_size]=width
+    Globals:
+    Instructions:
+      %2 = mul(%0, %1)
+    Outputs:
+      x=%2 : float[batch_size]
+      det=%1 : float[batch_size]
+    <BLANKLINE>
     """
 
     def __init__(
-        self,
-        input_names: Sequence[str],
-        condition_names: Sequence[str],
-        output_names: Sequence[str],
-        forward: EventOp,
+        self, name: str, input_types: NamedTypes, output_types: NamedTypes, condition_types: NamedTypes
     ) -> None:
-        self._argument_names = (*input_names, *condition_names)
-        self._make_result = _result_type((*output_names, "det"))._make
-        self._forward = forward
+        self._name = name
+        self._input_types = input_types
+        self._output_types = output_types
+        self._condition_types = condition_types
+        self._functions: dict[bool, Function] = {}
 
-    @property
-    def kernel(self) -> str:
-        """Name of the fused kernel that `map_forward` runs, with the instruction set of its host build."""
-        return f"{self._forward.kernel} (host build: {self._forward.isa})"
+    def input_types(self) -> NamedTypes:
+        """Return names and types of what the map transforms."""
+        return self._input_types
 
-    def map_forward(
+    def output_types(self) -> NamedTypes:
+        """Return names and types of what the map returns, without ``det``."""
+        return self._output_types
+
+    def condition_types(self) -> NamedTypes:
+        """Return names and types of what the map needs to know besides."""
+        return self._condition_types
+
+    def build_forward_impl(
+        self, builder: FunctionBuilder, inputs: NamedValues, conditions: NamedValues
+    ) -> tuple[NamedValues, ValueLike]:
+        """Add the map to a builder and return its outputs and its Jacobian; to be overridden."""
+        raise UnsupportedOpError(f"{self._name}: build_forward_impl is not implemented")
+
+    def build_inverse_impl(
+        self, builder: FunctionBuilder, inputs: NamedValues, conditions: NamedValues
+    ) -> tuple[NamedValues, ValueLike]:
+        """Add the inverse to a builder and return the recovered inputs and the inverse Jacobian; to be overridden."""
+        raise UnsupportedOpError(f"{self._name}: build_inverse_impl is not implemented")
+
+    def build_forward(
         self,
-        inputs: Sequence[Any] = (),
-        conditions: Sequence[Any] = (),
-        *,
-        out: Sequence[Any] | None = None,
-        stream: Any = None,
-        **named: Any,
-    ) -> Any:
-        """Map random numbers to phase-space points.
+        builder: FunctionBuilder,
+        inputs: NamedValues | Sequence[ValueLike],
+        conditions: NamedValues | Sequence[ValueLike] = (),
+    ) -> NamedValues:
+        """Add the map to a builder and return its outputs and ``det`` by name."""
+        return self._build(True, builder, inputs, conditions)
+
+    def build_inverse(
+        self,
+        builder: FunctionBuilder,
+        inputs: NamedValues | Sequence[ValueLike],
+        conditions: NamedValues | Sequence[ValueLike] = (),
+    ) -> NamedValues:
+        """Add the inverse to a builder and return the recovered inputs and ``det`` by name."""
+        return self._build(False, builder, inputs, conditions)
+
+    def _build(self, is_forward: bool, builder: FunctionBuilder, inputs: Any, conditions: Any) -> NamedValues:
+        before, after = self._sides(is_forward)
+        implementation = self.build_forward_impl if is_forward else self.build_inverse_impl
+        results, det = implementation(
+            builder,
+            named_values("inputs", before, inputs),
+            named_values("conditions", self._condition_types, conditions),
+        )
+        named = NamedValues(after.keys(), [results[name] for name in after.index_map()])
+        named.push_back("det", det if isinstance(det, Value) else Value(det))
+        return named
+
+    def _sides(self, is_forward: bool) -> tuple[NamedTypes, NamedTypes]:
+        sides = self._input_types, self._output_types
+        return sides if is_forward else sides[::-1]
+
+    def _function(self, is_forward: bool) -> Function:
+        before, after = self._sides(is_forward)
+        arguments = _joined(before, self._condition_types)
+        results = _joined(after, NamedTypes([("det", batch_float)]))
+        n = len(before)
+        return build(
+            arguments,
+            results,
+            lambda builder, values: self._build(is_forward, builder, values.values()[:n], values.values()[n:]),
+        )
+
+    def forward_function(self) -> Function:
+        """Return the map as a function of the inputs, then the conditions; its last result is ``det``."""
+        return self._function(True)
+
+    def inverse_function(self) -> Function:
+        """Return the inverse as a function of the outputs, then the conditions; its last result is ``det``."""
+        return self._function(False)
+
+    def map_forward(self, inputs: Sequence[Any] = (), conditions: Sequence[Any] = (), **named: Any) -> Any:
+        """Map inputs to outputs.
 
         Parameters
         ----------
         inputs, conditions : sequence of arrays
-            Float64 arrays of shape ``(batch,)``, all on one device, from any library: NumPy, torch, CuPy, JAX,
-            `madspace.Tensor`. The two lists are read one after the other. An array of length 1 stands for every event.
-            The class lists the arguments and their units. Torch tensors that ask for gradients come in without them.
-        out : sequence of arrays, optional
-            Arrays for the outputs, in their order and ``det`` last; ``None`` entries are allocated. Float64, of the
-            outputs' shapes, writable, on the device of the inputs, without memory in common with them or each other.
-            Rows may be any distance apart; on a GPU momenta start at multiples of 16 bytes.
-        stream : optional
-            Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
-            By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
-            first input, else the device's own stream.
+            The arguments of `forward_function`; the two lists are read one after the other. See `FunctionRuntime` for
+            what arrays may be.
         **named : array
             The arguments by name, if both lists are left out.
 
         Returns
         -------
         Result
-            A named tuple of the outputs and ``det``, the Jacobian of the map, shape ``(batch,)``. Arrays of the kind of
-            the first input; those given in `out` are returned as they are.
-
-        Raises
-        ------
-        ShapeError
-            Wrong number of arrays, rank, length, row distance or alignment.
-        DTypeError
-            An array is not float64.
-        DeviceMismatchError
-            Not all arrays are on the same device.
-        ValueError
-            An output is read-only or shares memory with another array, or `stream` is given for arrays on the CPU.
-        TypeError
-            An argument is no array, or names do not fit.
-        OutOfMemoryError
-            The outputs do not fit into the device's memory.
-        DriverError
-            The driver refused the launch.
-
-        Notes
-        -----
-        On a GPU this is one kernel launch: nothing is waited for or copied, and nothing is allocated if all of `out` is
-        given. Results that are not given share one allocation: keeping one keeps all. On the CPU the call returns when
-        the results are there; large batches are split over threads (``MADSPACE_NUM_THREADS``). The same bits come out
-        for the same input, whatever the batch, the number of threads or the run.
-
-        A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it
-        gets ``det`` 0 and finite values elsewhere.
+            A named tuple of the outputs and ``det``.
         """
-        if named:
-            if len(inputs) or len(conditions):
-                raise TypeError("inputs: expected either two lists or arguments by name, got both")
-            if set(named) != set(self._argument_names):
-                raise TypeError(f"inputs: expected the names {self._argument_names}, got {tuple(named)}")
-            inputs = [named[name] for name in self._argument_names]
-        return self._make_result(self._forward(inputs, conditions, out, stream))
+        return self._map(True, inputs, conditions, named)
+
+    def map_inverse(self, inputs: Sequence[Any] = (), conditions: Sequence[Any] = (), **named: Any) -> Any:
+        """Map outputs back to inputs; ``det`` is the reciprocal of the forward one. See `map_forward`."""
+        return self._map(False, inputs, conditions, named)
 
     def release_inputs(self, *, wait: bool = False) -> int:
         """Give inputs of other libraries back to their owners, as `madspace.release_inputs` does.
@@ -141,3 +174,16 @@ class Mapping:
             How many arrays are still held, those of other mappings counted in.
         """
         return release_inputs(wait=wait)
+
+    def _map(self, is_forward: bool, inputs: Sequence[Any], conditions: Sequence[Any], named: dict[str, Any]) -> Any:
+        arguments = [*inputs, *conditions]
+        if named:
+            before, _ = self._sides(is_forward)
+            arguments = arguments_by_name(before.keys() + self._condition_types.keys(), arguments, named)
+        if is_forward not in self._functions:
+            self._functions[is_forward] = self._function(is_forward)
+        return self._functions[is_forward](*arguments)
+
+
+def _joined(first: NamedTypes, second: NamedTypes) -> NamedTypes:
+    return NamedTypes(first.keys() + second.keys(), first.values() + second.values())

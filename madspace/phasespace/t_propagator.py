@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, SupportsFloat, SupportsIndex
 
 from madspace.phasespace._event_op import EventOp
-from madspace.phasespace.mapping import Mapping
+from madspace.phasespace.kernel_mapping import KernelMapping
 
 # q_max/q_min reaches e^143 at the largest energy: its power 1 - power stays below e^572, inside the range of exp_m1,
 # and the weight of one propagator below that of float64.
@@ -13,7 +13,7 @@ _POWERS = (-3.0, 4.5)
 _FUSED_MAPS = {0.0: "uniform", 0.8: "fifth", 1.0: "log"}
 
 
-class TPropagatorMapping(Mapping):
+class TPropagatorMapping(KernelMapping):
     """Map random numbers to the momenta of a t-channel chain.
 
     Two massless beams scatter into ``kappa + 1`` particles through ``kappa`` t-channel propagators; propagator ``i``
@@ -82,7 +82,7 @@ class TPropagatorMapping(Mapping):
         outputs = [f"momentum{i}" for i in range(kappa + 3)]
         kernel = f"t_chain_{''.join(map(str, order))}_{_FUSED_MAPS.get(power, 'power')}"
         forward = EventOp("t_chain", kernel, inputs + conditions, [*outputs, "det"], power)
-        super().__init__(inputs, conditions, outputs, forward)
+        super().__init__("TPropagatorMapping", inputs, conditions, outputs, forward)
         self._order = order
         self._power = power
 

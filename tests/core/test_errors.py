@@ -21,6 +21,7 @@ PARENTS = {
     "ClosedError": ValueError,
     "CompileError": RuntimeError,
     "KernelImageError": LookupError,
+    "UnsupportedOpError": NotImplementedError,
 }
 ARGUMENT_ERRORS = ["ShapeError", "DTypeError", "DeviceMismatchError", "WorkspaceError"]
 

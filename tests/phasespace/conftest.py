@@ -3,10 +3,15 @@
 import ctypes
 
 import numpy as np
+import program_reference
 import pytest
+from program_points import upstream
 
 import madspace
+from madspace.cpu import _programs
 from madspace.cpu._lanes import host_kernel_address
+from madspace.phasespace import executor
+from madspace.phasespace.compile import compile_graph
 
 KERNELS = [f"t_chain_{order}_{power}" for order in ("0", "10", "01") for power in ("uniform", "fifth", "log", "power")]
 
@@ -77,3 +82,23 @@ def place(request, device, fused_kernels):
 def gpu_place(device, fused_kernels):
     """Return device 0 alone."""
     return Place("cuda")
+
+
+@pytest.fixture(params=["reference", "cpu"])
+def any_executor(request, monkeypatch):
+    """Let a function of MadSpace (`name`) run in plain NumPy, and on the executor of this build."""
+    chosen = program_reference
+    if request.param == "cpu":
+        chosen = _programs
+        function = upstream(request.node.callspec.params["name"])[0]
+        missing = {step.op for step in compile_graph(function).steps} - chosen.op_table().keys()
+        if missing:
+            pytest.skip(f"needs the ops {', '.join(sorted(missing))} of the executor")
+    monkeypatch.setattr(executor, "cpu_executor", lambda: chosen)
+    return request.param
+
+
+@pytest.fixture
+def reference_executor(monkeypatch):
+    """Let programs run in plain NumPy."""
+    monkeypatch.setattr(executor, "cpu_executor", lambda: program_reference)

@@ -33,6 +33,15 @@ MS_FN double root(double x) {
 #endif
 }
 
+// Correctly rounded square root; NaN below 0.
+MS_FN double exact_root(double x) {
+#if MS_GPU
+    return ::sqrt(x);
+#else
+    return __builtin_sqrt(x);
+#endif
+}
+
 MS_FN double absolute(double x) {
 #if MS_GPU
     return ::fabs(x);
@@ -52,6 +61,12 @@ MS_FN double clamp_unit(double x) {
     const double y = at_least(x, 0.0);
     return y < 1.0 ? y : 1.0;
 }
+
+// 1 for r in [0, 1], else 0, for NaN too: the weight of a random number.
+MS_FN double unit_weight(double r) { return r >= 0.0 && r <= 1.0 ? 1.0 : 0.0; }
+
+// The weight if everything that `sum` adds up is finite, else 0.
+MS_FN double finite_weight(double weight, double sum) { return sum - sum == 0.0 ? weight : 0.0; }
 
 // x^(1/5) for normal positive x, within 1.5 units in the last place.
 // y ~ x^(-1/5) starts from the exponent and mantissa bits scaled by -1/5 (shifts only: AVX2 cannot multiply or convert
@@ -75,10 +90,32 @@ MS_FN double fifth_root(double x) {
     return h + h * e * (0.8 + e * (0.72 + e * 0.672));
 }
 
+// sin(pi b) and cos(pi b) for |b| <= 1/4: Chebyshev interpolants in b^2 (relative error 4e-17 and 2e-17 before
+// rounding).
+MS_FN double sin_pi(double b) {
+    const double u = b * b;
+    return b * (0x1.921fb54442d18p+1 +
+                u * (-0x1.4abbce625be53p+2 +
+                     u * (0x1.466bc6775aad9p+1 +
+                          u * (-0x1.32d2cce62ac22p-1 +
+                               u * (0x1.50783485cbd83p-4 +
+                                    u * (-0x1.e3074b4ff3058p-8 +
+                                         u * (0x1.e8eed12ee00a3p-12 + u * -0x1.6c5b875d4e739p-16)))))));
+}
+
+MS_FN double cos_pi(double b) {
+    const double u = b * b;
+    return 1.0 +
+           u * (-0x1.3bd3cc9be45dep+2 +
+                u * (0x1.03c1f081b5aacp+2 + u * (-0x1.55d3c7e3c90f8p+0 +
+                                                 u * (0x1.e1f5068355e15p-3 + u * (-0x1.a6d1ec7906c20p-6 +
+                                                                                  u * (0x1.f9cc41140bb60p-10 +
+                                                                                       u * -0x1.b264ba152378ap-14))))));
+}
+
 // Cosine and sine of pi (2 r - 1), r in [0, 1]: the azimuth of a uniform random number.
 // cos(pi (2r-1)) = -cos(2 pi r), sin(pi (2r-1)) = -sin(2 pi r); 2r is reduced exactly to the nearest multiple of 1/2,
-// b = 2r - k/2 in [-1/4, 1/4], and sin(pi b), cos(pi b) come from Chebyshev interpolants in b^2 (relative error 4e-17
-// and 2e-17 before rounding).
+// b = 2r - k/2 in [-1/4, 1/4].
 struct CosSin {
     double cos, sin;
 };
@@ -89,22 +126,7 @@ MS_FN CosSin azimuth(double r) {
     const double shifted = 4.0 * r + kRound;
     const u64 quadrant = bits_of(shifted);
     const double b = 2.0 * r - 0.5 * (shifted - kRound);
-    const double u = b * b;
-    const double s =
-        b *
-        (0x1.921fb54442d18p+1 +
-         u * (-0x1.4abbce625be53p+2 +
-              u * (0x1.466bc6775aad9p+1 +
-                   u * (-0x1.32d2cce62ac22p-1 +
-                        u * (0x1.50783485cbd83p-4 + u * (-0x1.e3074b4ff3058p-8 +
-                                                         u * (0x1.e8eed12ee00a3p-12 + u * -0x1.6c5b875d4e739p-16)))))));
-    const double c =
-        1.0 +
-        u * (-0x1.3bd3cc9be45dep+2 +
-             u * (0x1.03c1f081b5aacp+2 +
-                  u * (-0x1.55d3c7e3c90f8p+0 +
-                       u * (0x1.e1f5068355e15p-3 +
-                            u * (-0x1.a6d1ec7906c20p-6 + u * (0x1.f9cc41140bb60p-10 + u * -0x1.b264ba152378ap-14))))));
+    const double s = sin_pi(b), c = cos_pi(b);
     const bool swap = (quadrant & 1) != 0;
     // Quadrants of 2 pi r: cosine c, -s, -c, s; sine s, c, -s, -c. The azimuth wants both negated: sign bits are set
     // directly, since a select on an integer test would need a 64-bit compare that old instruction sets lack.
@@ -116,13 +138,10 @@ MS_FN CosSin azimuth(double r) {
 // ln 2 in two parts; the first has 32 trailing zero bits, so that its product with an exponent is exact.
 constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
 
-// ln(1 + x) for x > -1 with 1 + x normal, within 1.5 units in the last place. u = 1 + x = 2^k m with m in
-// [1/sqrt(2), sqrt(2)]; the rounding error of u comes back as (x - (u - 1))/u. With f = m - 1 and s = f/(2 + f),
-// ln m = 2 atanh s = f - f^2/2 + s (f^2/2 + z Q(z)), z = s^2; Q is a Chebyshev interpolant (relative error of ln m:
-// 5e-18).
-MS_FN double log_1p(double x) {
-    const double u = 1.0 + x;
-    const double lost = select(u < 2.0, x - (u - 1.0), 1.0 - (u - x)) * reciprocal(u);
+// ln u + lost for normal u > 0 and a small correction. u = 2^k m with m in [1/sqrt(2), sqrt(2)]; with f = m - 1 and
+// s = f/(2 + f), ln m = 2 atanh s = f - f^2/2 + s (f^2/2 + z Q(z)), z = s^2; Q is a Chebyshev interpolant (relative
+// error of ln m: 5e-18).
+MS_FN double log_corrected(double u, double lost) {
     // Adding the distance from sqrt(1/2) to 1 lets the exponent field change at sqrt(2).
     constexpr u64 kShift = 0x3ff0000000000000ULL - 0x3fe6a09e667f3bcdULL;
     const u64 bits = bits_of(u) + kShift;
@@ -141,9 +160,23 @@ MS_FN double log_1p(double x) {
     return k * kLn2High - ((half - (s * (half + q) + (k * kLn2Low + lost))) - f);
 }
 
-// e^x - 1 for |x| < 700, within 2 units in the last place. x = k ln 2 + y with |y| <= ln(2)/2; e^y - 1 = y + y^2 E(y)
-// with a Chebyshev interpolant E (relative error 4e-17), then 2^k (e^y - 1) + (2^k - 1).
-MS_FN double exp_m1(double x) {
+// ln(x) for normal x > 0, within 1.5 units in the last place.
+MS_FN double natural_log(double x) { return log_corrected(x, 0.0); }
+
+// ln(1 + x) for x > -1 with 1 + x normal, within 1.5 units in the last place: the rounding error of u = 1 + x comes
+// back as (x - (u - 1))/u.
+MS_FN double log_1p(double x) {
+    const double u = 1.0 + x;
+    return log_corrected(u, select(u < 2.0, x - (u - 1.0), 1.0 - (u - x)) * reciprocal(u));
+}
+
+// e^x = scale (1 + expm1) for |x| < 700. x = k ln 2 + y with |y| <= ln(2)/2, scale = 2^k and expm1 = e^y - 1 =
+// y + y^2 E(y) with a Chebyshev interpolant E (relative error 4e-17).
+struct ExpParts {
+    double scale, expm1;
+};
+
+MS_FN ExpParts exp_parts(double x) {
     constexpr double kRound = 6755399441055744.0;  // see azimuth()
     const double shifted = x * 1.4426950408889634 + kRound;
     const double k = shifted - kRound;
@@ -161,7 +194,19 @@ MS_FN double exp_m1(double x) {
                                                         y * (0x1.2891d4ffbb0f9p-22 + y * 0x1.af390ba7e6f47p-26))))))));
     const double expm1_y = y + (y * y * e + lost);
     const double scale = from_bits((bits_of(shifted) + 1023) << 52);  // 2^k
-    return scale * expm1_y + (scale - 1.0);
+    return {scale, expm1_y};
+}
+
+// e^x - 1 for |x| < 700, within 2 units in the last place.
+MS_FN double exp_m1(double x) {
+    const ExpParts e = exp_parts(x);
+    return e.scale * e.expm1 + (e.scale - 1.0);
+}
+
+// e^x for |x| < 700, within 1.5 units in the last place.
+MS_FN double exponential(double x) {
+    const ExpParts e = exp_parts(x);
+    return e.scale * e.expm1 + e.scale;
 }
 
 MS_END_NAMESPACE

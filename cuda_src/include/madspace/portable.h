@@ -5,9 +5,11 @@
 #if defined(__CUDACC__)
 #define MS_GPU 1
 #define MS_FN __device__ __forceinline__
+#define MS_HOST_FN __host__ __device__ inline
 #else
 #define MS_GPU 0
 #define MS_FN inline __attribute__((always_inline))
+#define MS_HOST_FN inline __attribute__((always_inline))
 #endif
 
 // Host kernels are compiled once per instruction set from the same templates. Without a namespace of its own per

@@ -1,0 +1,6 @@
+// Ops of a program, section of ops.def, compiled once per instruction set (macro MS_ISA).
+#include "phasespace/cuts.h"
+#include "phasespace/indexing.h"
+
+#define MS_OPS_EVENTS
+#include "op_definitions.h"

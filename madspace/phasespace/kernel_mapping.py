@@ -1,0 +1,120 @@
+"""Mappings whose forward direction is one compiled kernel: one call, on the CPU or on a GPU."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from madspace.phasespace._event_op import EventOp
+from madspace.phasespace.mapping import Mapping
+from madspace.phasespace.results import arguments_by_name, result_type
+from madspace.phasespace.types import batch_float, batch_four_vec
+from madspace.phasespace.values import NamedTypes
+
+__all__ = ["KernelMapping"]
+
+
+class KernelMapping(Mapping):
+    """A mapping from numbers to momenta whose `map_forward` is one kernel.
+
+    Subclasses fill in the names and the kernel. An instance is immutable and may be used from several threads.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    input_names : sequence of str
+        What the map transforms: one number per event each.
+    condition_names : sequence of str
+        What it needs to know besides: one number per event each.
+    output_names : sequence of str
+        The momenta that it returns, without ``det``.
+    forward : EventOp
+        The kernel of `map_forward`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_names: Sequence[str],
+        condition_names: Sequence[str],
+        output_names: Sequence[str],
+        forward: EventOp,
+    ) -> None:
+        super().__init__(
+            name,
+            NamedTypes(input_names, [batch_float] * len(input_names)),
+            NamedTypes(output_names, [batch_four_vec] * len(output_names)),
+            NamedTypes(condition_names, [batch_float] * len(condition_names)),
+        )
+        self._argument_names = (*input_names, *condition_names)
+        self._make_result = result_type((*output_names, "det"))._make
+        self._forward = forward
+
+    @property
+    def kernel(self) -> str:
+        """Name of the fused kernel that `map_forward` runs, with the instruction set of its host build."""
+        return f"{self._forward.kernel} (host build: {self._forward.isa})"
+
+    def map_forward(
+        self,
+        inputs: Sequence[Any] = (),
+        conditions: Sequence[Any] = (),
+        *,
+        out: Sequence[Any] | None = None,
+        stream: Any = None,
+        **named: Any,
+    ) -> Any:
+        """Map random numbers to phase-space points.
+
+        Parameters
+        ----------
+        inputs, conditions : sequence of arrays
+            Float64 arrays of shape ``(batch,)``, all on one device, from any library: NumPy, torch, CuPy, JAX,
+            `madspace.Tensor`. The two lists are read one after the other. An array of length 1 stands for every event.
+            The class lists the arguments and their units. Torch tensors that ask for gradients come in without them.
+        out : sequence of arrays, optional
+            Arrays for the outputs, in their order and ``det`` last; ``None`` entries are allocated. Float64, of the
+            outputs' shapes, writable, on the device of the inputs, without memory in common with them or each other.
+            Rows may be any distance apart; on a GPU momenta start at multiples of 16 bytes.
+        stream : optional
+            Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
+            By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
+            first input, else the device's own stream.
+        **named : array
+            The arguments by name, if both lists are left out.
+
+        Returns
+        -------
+        Result
+            A named tuple of the outputs and ``det``, the Jacobian of the map, shape ``(batch,)``. Arrays of the kind of
+            the first input; those given in `out` are returned as they are.
+
+        Raises
+        ------
+        ShapeError
+            Wrong number of arrays, rank, length, row distance or alignment.
+        DTypeError
+            An array is not float64.
+        DeviceMismatchError
+            Not all arrays are on the same device.
+        ValueError
+            An output is read-only or shares memory with another array, or `stream` is given for arrays on the CPU.
+        TypeError
+            An argument is no array, or names do not fit.
+        OutOfMemoryError
+            The outputs do not fit into the device's memory.
+        DriverError
+            The driver refused the launch.
+
+        Notes
+        -----
+        On a GPU this is one kernel launch: nothing is waited for or copied, and nothing is allocated if all of `out` is
+        given. Results that are not given share one allocation: keeping one keeps all. On the CPU the call returns when
+        the results are there; large batches are split over threads (``MADSPACE_NUM_THREADS``). The same bits come out
+        for the same input, whatever the batch, the number of threads or the run.
+
+        A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it
+        gets ``det`` 0 and finite values elsewhere.
+        """
+        if named:
+            inputs = arguments_by_name(self._argument_names, [*inputs, *conditions], named)
+        return self._make_result(self._forward(inputs, conditions, out, stream))
