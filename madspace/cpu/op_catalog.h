@@ -4,6 +4,7 @@
 #include "phasespace/arithmetic.h"
 #include "phasespace/cuts.h"
 #include "phasespace/decays.h"
+#include "phasespace/double_t.h"
 #include "phasespace/indexing.h"
 #include "phasespace/invariants_1d.h"
 #include "phasespace/luminosity.h"
