@@ -1,4 +1,5 @@
 // Ops of a program, section of ops.def, compiled once per instruction set (macro MS_ISA).
+#include "phasespace/chili.h"
 #include "phasespace/double_t.h"
 
 #define MS_OPS_CHANNELS

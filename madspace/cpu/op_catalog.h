@@ -2,6 +2,7 @@
 #pragma once
 
 #include "phasespace/arithmetic.h"
+#include "phasespace/chili.h"
 #include "phasespace/cuts.h"
 #include "phasespace/decays.h"
 #include "phasespace/double_t.h"

@@ -10,6 +10,7 @@ CUDA_SRC = Path(__file__).resolve().parents[2] / "cuda_src"
 
 SOURCE = """
 #include "phasespace/arithmetic.h"
+#include "phasespace/chili.h"
 #include "phasespace/cuts.h"
 #include "phasespace/decays.h"
 #include "phasespace/double_t.h"
