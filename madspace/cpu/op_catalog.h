@@ -14,6 +14,7 @@
 #include "phasespace/scattering.h"
 #include "phasespace/t_chain.h"
 #include "phasespace/three_body.h"
+#include "phasespace/two_to_three.h"
 #include "program.h"
 
 namespace madspace {

@@ -22,6 +22,7 @@ SOURCE = """
 #include "phasespace/scattering.h"
 #include "phasespace/t_chain.h"
 #include "phasespace/three_body.h"
+#include "phasespace/two_to_three.h"
 
 using namespace madspace;
 
