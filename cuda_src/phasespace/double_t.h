@@ -24,7 +24,7 @@ MS_FN void doublet_t1(const FourVector& pa, const FourVector& pb, double m1, dou
                       double* out) {
     const Collision c = collide(pa, pb);
     const TransferRange t = transfer_range(c, m1, least);
-    const double low = t.limits.t_min, high = t.weight > 0.0 ? t.t_max : t.limits.t_min;
+    const double low = t.low, high = t.high;
     const double e1_2 = e1 * e1, er_2 = er * er;
     const double lambda = (c.m - e1 - er) * (c.m + e1 + er) * ((c.m - e1 + er) * (c.m + e1 - er));
     const double pz = safe_root(lambda) * (0.5 / c.m);
@@ -164,8 +164,7 @@ struct TInvMinMaxCut {
         const FourVector pa = four_vector(in), pb = four_vector(in + 4);
         const Collision c = collide(pa, pb);
         const TransferRange t = transfer_range(c, in[8], in[9]);
-        transfer_cut(pa, pa + pb, c.s, in[8], in[9], in[10], in[11], t.limits.t_min,
-                     t.weight > 0.0 ? t.t_max : t.limits.t_min, out);
+        transfer_cut(pa, pa + pb, c.s, in[8], in[9], in[10], in[11], t.low, t.high, out);
     }
 };
 
@@ -180,8 +179,7 @@ struct TInvValueAndMinMaxCut {
         const Collision c = collide(pa, pb);
         const TransferRange t = transfer_range(c, m1, m2);
         out[0] = momentum_transfer(pa, pb, p1, p2, m1_2, m2_2);
-        transfer_cut(pa, pa + pb, c.s, m1, m2, in[16], in[17], t.limits.t_min,
-                     t.weight > 0.0 ? t.t_max : t.limits.t_min, out + 1);
+        transfer_cut(pa, pa + pb, c.s, m1, m2, in[16], in[17], t.low, t.high, out + 1);
     }
 };
 
