@@ -34,9 +34,9 @@ struct TransferShares {
     double f, g;
 };
 
-MS_FN TransferShares transfer_shares(const TransferLimits& limits, double t) {
-    const double inverse = 1.0 / select(limits.width > 0.0, limits.width, 1.0);
-    return {clamp_unit((t - limits.t_min) * inverse), clamp_unit((limits.t_min + limits.width - t) * inverse)};
+MS_FN TransferShares transfer_shares(double t_min, double width, double t) {
+    const double inverse = 1.0 / select(width > 0.0, width, 1.0);
+    return {clamp_unit((t - t_min) * inverse), clamp_unit((t_min + width - t) * inverse)};
 }
 
 MS_FN TransferRange transfer_range(const Collision& c, double m1_in, double m2_in) {
@@ -103,7 +103,7 @@ struct TwoToTwo {
         const FourVector pa = four_vector(in + 1), pb = four_vector(in + 5);
         const Collision c = collide(pa, pb);
         const TransferRange t = transfer_range(c, in[10], in[11]);
-        const TransferShares share = transfer_shares(t.limits, in[9]);
+        const TransferShares share = transfer_shares(t.limits.t_min, t.limits.width, in[9]);
         const double f = share.f, g = share.g;
         const double half_inverse_m = 0.5 / c.m;
         const double p = t.limits.root_m * half_inverse_m;

@@ -25,7 +25,7 @@ MS_FN SplitFrame split_frame(const FourVector& pa, const FourVector& p12, const 
     const FourVector pb = p12 - pa;
     const Collision c = collide(pa, pb);
     const TransferRange t = transfer_range(c, m1, m2);
-    const TransferShares share = transfer_shares(t.limits, t1);
+    const TransferShares share = transfer_shares(t.limits.t_min, t.limits.width, t1);
     const double f = share.f, g = share.g;
     const double half_inverse_m = 0.5 / c.m, p = t.limits.root_m * half_inverse_m;
     const ThreeVector n = unit(boost_to_rest(pa, p12, c.m)), k3 = boost_to_rest(p3, p12, c.m);
