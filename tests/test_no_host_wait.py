@@ -41,7 +41,7 @@ HOST_ONLY = {
     *("Kernel.set_max_dynamic_shared", "Kernel.set_shared_carveout", "Module.get", "Stream.from_handle"),
     *("Module.close", "MemoryPool.close", "Stream.close", "Event.close", "Graph.close", "GraphExec.close"),
     *("PinnedBuffer.close", "Workspace.close", "GraphExec.set_kernel", "GraphExec.update", "Tensor.torch"),
-    *("MemoryPool.reset_peaks", "MemoryPool.stats", "MemoryPool.trim", "Mapping.map_forward", "Mapping.release_inputs"),
+    *("MemoryPool.reset_peaks", "MemoryPool.stats", "MemoryPool.trim"),
     *(f"Graph.{name}" for name in ("add_alloc", "add_child", "add_condition", "add_copy", "add_fill", "add_free")),
     *(f"Graph.{name}" for name in ("add_if", "add_kernel", "add_while", "clone", "debug_dot", "instantiate")),
     *("Graph.node_counts", "Graph.nodes"),
@@ -117,12 +117,21 @@ def inside(e):
         e.words.fill(3)
 
 
+# Functions and what they are made of: arrays of the CPU alone.
+ON_THE_CPU = {
+    f"madspace.phasespace.{name}"
+    for name in ["builder", "context", "function", "generator", "graph", "mapping", "program", "runtime", "types", "values"]
+}
+
+
 def public_names():
     """Yield the names of all that can be called, by functions and by the methods of public classes."""
     spaces = {"": (madspace, madspace.__all__), "kda.": (kda, kda.__all__)}
     for prefix, (space, names) in spaces.items():
         for name in names:
             thing = getattr(space, name)
+            if getattr(thing, "__module__", None) in ON_THE_CPU:
+                continue
             if isinstance(thing, type):
                 if not issubclass(thing, BaseException):
                     calls = [call for call in dir(thing) if not call.startswith("_") and callable(getattr(thing, call))]

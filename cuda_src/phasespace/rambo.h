@@ -208,13 +208,9 @@ struct FastRamboInverse {
             const auto own = kMassive ? ex.in(4 * n + 1 + i) : zero;
             const int m = n - 2 - i;
             const Value a = ex.constant(m > 0 ? rambo_slope(m) : 0.0), count = ex.constant(m);
-            const auto run = [&](auto step) {
-                return ex.template run<decltype(step)>(ex.in(4 * i), ex.in(4 * i + 1), ex.in(4 * i + 2),
-                                                       ex.in(4 * i + 3), q[i][0], q[i][1], q[i][2], q[i][3],
-                                                       q[i + 1][0], q[i + 1][1], q[i + 1][2], q[i + 1][3], mass, k, own,
-                                                       sums[i + 1], count, a, start[1], weight);
-            };
-            const auto out = m > 0 ? run(RamboPeel<false>{}) : run(RamboPeel<true>{});
+            const auto out =
+                m > 0 ? peel<false>(ex, i, q[i], q[i + 1], mass, k, own, sums[i + 1], count, a, start[1], weight)
+                      : peel<true>(ex, i, q[i], q[i + 1], mass, k, own, sums[i + 1], count, a, start[1], weight);
             ex.out(3 * i, out[0]);
             ex.out(3 * i + 1, out[1]);
             if (m > 0) ex.out(3 * i + 2, out[2]);
@@ -222,6 +218,15 @@ struct FastRamboInverse {
         }
         for (int c = 0; c < 4; ++c) ex.out(3 * n - 4 + c, q[0][c]);
         ex.out(3 * n, weight);
+    }
+
+private:
+    template <bool kLast, class Executor, class Value, class... V>
+    MS_FN static Values<Value, 6> peel(Executor& ex, int i, const Value (&before)[4], const Value (&after)[4],
+                                       V... values) {
+        return ex.template run<RamboPeel<kLast>>(ex.in(4 * i), ex.in(4 * i + 1), ex.in(4 * i + 2), ex.in(4 * i + 3),
+                                                 before[0], before[1], before[2], before[3], after[0], after[1],
+                                                 after[2], after[3], values...);
     }
 };
 

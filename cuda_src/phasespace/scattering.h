@@ -23,21 +23,31 @@ MS_FN Collision collide(const FourVector& pa, const FourVector& pb) {
 
 struct TransferRange {
     TransferLimits limits;
-    double t_max, weight;  // weight 1, or 0 for a closed point, whose masses are taken as 0
+    // What is sampled: not below 0, as upstream, which matters for a timelike incoming leg; empty for a closed point.
+    double low, high;
+    double weight;  // 1, or 0 for a closed point, whose masses are taken as 0
     double m1, m2;
 };
+
+// cos(theta) = g - f from |t|: f and g are the distances from the kinematic limits over their sum.
+struct TransferShares {
+    double f, g;
+};
+
+MS_FN TransferShares transfer_shares(double t_min, double width, double t) {
+    const double inverse = 1.0 / select(width > 0.0, width, 1.0);
+    return {clamp_unit((t - t_min) * inverse), clamp_unit((t_min + width - t) * inverse)};
+}
 
 MS_FN TransferRange transfer_range(const Collision& c, double m1_in, double m2_in) {
     const double excess = (c.m - m1_in) - m2_in;
     const bool open = c.open & (excess > 0.0) & (m1_in >= 0.0) & (m2_in >= 0.0);
     const double m1 = select(open, m1_in, 0.0), m2 = select(open, m2_in, 0.0);
     const double a = select(c.open, c.a, 0.0), b = select(c.open, c.b, 0.0);
-    TransferLimits limits = transfer_limits<Virtual::kBoth>(c.s, m1, m2, select(open, excess, c.m), a, b);
-    // Not below 0, as upstream: matters for a timelike incoming leg only.
-    const double t_max = limits.t_min + limits.width;
-    limits.t_min = at_least(limits.t_min, 0.0);
-    limits.width = at_least(t_max - limits.t_min, 0.0);
-    return {limits, limits.t_min + limits.width, select(open, 1.0, 0.0), m1, m2};
+    const TransferLimits limits = transfer_limits<Virtual::kBoth>(c.s, m1, m2, select(open, excess, c.m), a, b);
+    const double low = at_least(limits.t_min, 0.0);
+    const double high = at_least(limits.t_min + limits.width, low);
+    return {limits, low, select(open, high, low), select(open, 1.0, 0.0), m1, m2};
 }
 
 // in:  p_a (4), p_b (4), m_1, m_2
@@ -47,8 +57,8 @@ struct TInvMinMax {
 
     MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
         const TransferRange t = transfer_range(collide(four_vector(in), four_vector(in + 4)), in[8], in[9]);
-        out[0] = t.limits.t_min;
-        out[1] = t.weight > 0.0 ? t.t_max : t.limits.t_min;
+        out[0] = t.low;
+        out[1] = t.high;
     }
 };
 
@@ -76,8 +86,8 @@ struct TInvValueAndMinMax {
         const double m1_2 = particle_mass_2(p1), m2_2 = particle_mass_2(p2);
         const TransferRange t = transfer_range(collide(pa, pb), root(m1_2), root(m2_2));
         out[0] = momentum_transfer(pa, pb, p1, p2, m1_2, m2_2);
-        out[1] = t.limits.t_min;
-        out[2] = t.weight > 0.0 ? t.t_max : t.limits.t_min;
+        out[1] = t.low;
+        out[2] = t.high;
     }
 };
 
@@ -93,9 +103,8 @@ struct TwoToTwo {
         const FourVector pa = four_vector(in + 1), pb = four_vector(in + 5);
         const Collision c = collide(pa, pb);
         const TransferRange t = transfer_range(c, in[10], in[11]);
-        const double inverse = 1.0 / select(t.limits.width > 0.0, t.limits.width, 1.0);
-        const double f = clamp_unit((in[9] - t.limits.t_min) * inverse);
-        const double g = clamp_unit((t.t_max - in[9]) * inverse);  // 1 - f
+        const TransferShares share = transfer_shares(t.limits.t_min, t.limits.width, in[9]);
+        const double f = share.f, g = share.g;
         const double half_inverse_m = 0.5 / c.m;
         const double p = t.limits.root_m * half_inverse_m;
         const double e1 = t.limits.u2 * half_inverse_m, e2 = t.limits.u1 * half_inverse_m;

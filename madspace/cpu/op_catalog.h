@@ -2,8 +2,10 @@
 #pragma once
 
 #include "phasespace/arithmetic.h"
+#include "phasespace/chili.h"
 #include "phasespace/cuts.h"
 #include "phasespace/decays.h"
+#include "phasespace/double_t.h"
 #include "phasespace/indexing.h"
 #include "phasespace/invariants_1d.h"
 #include "phasespace/luminosity.h"
@@ -12,6 +14,7 @@
 #include "phasespace/scattering.h"
 #include "phasespace/t_chain.h"
 #include "phasespace/three_body.h"
+#include "phasespace/two_to_three.h"
 #include "program.h"
 
 namespace madspace {
