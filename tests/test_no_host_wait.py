@@ -118,10 +118,13 @@ def inside(e):
 
 
 # Functions and what they are made of: arrays of the CPU alone.
-ON_THE_CPU = {
-    f"madspace.phasespace.{name}"
-    for name in ["builder", "context", "function", "generator", "graph", "mapping", "program", "runtime", "types", "values"]
-}
+MODULES = ["builder", "context", "function", "generator", "graph", "mapping", "program", "runtime", "types", "values"]
+ON_THE_CPU = {f"madspace.phasespace.{name}" for name in MODULES}
+
+
+def is_on_the_cpu(thing):
+    """Tell whether a class or method knows of no device."""
+    return getattr(thing, "__module__", None) in ON_THE_CPU and getattr(thing, "__name__", None) != "release_inputs"
 
 
 def public_names():
@@ -130,12 +133,14 @@ def public_names():
     for prefix, (space, names) in spaces.items():
         for name in names:
             thing = getattr(space, name)
-            if getattr(thing, "__module__", None) in ON_THE_CPU:
+            if is_on_the_cpu(thing):
                 continue
             if isinstance(thing, type):
                 if not issubclass(thing, BaseException):
-                    calls = [call for call in dir(thing) if not call.startswith("_") and callable(getattr(thing, call))]
-                    yield from (f"{name}.{call}" for call in calls)
+                    for call in dir(thing):
+                        method = getattr(thing, call)
+                        if not call.startswith("_") and callable(method) and not is_on_the_cpu(method):
+                            yield f"{name}.{call}"
                     if "__call__" in vars(thing):
                         yield f"{name}.__call__"
             elif callable(thing):
