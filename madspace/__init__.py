@@ -8,7 +8,8 @@ from madspace.core._library import is_available
 from madspace.core.allocator import set_allocator
 from madspace.core.binding import BoundKernel
 from madspace.core.capture import capture
-from madspace.core.compiler import compile, compile_image, get_include
+from madspace.core.compiler import compile as compile
+from madspace.core.compiler import compile_image, get_include
 from madspace.core.creation import asarray, empty, from_dlpack, zeros
 from madspace.core.current import get_stream, set_stream, stream
 from madspace.core.device import Device, device_count
@@ -139,18 +140,15 @@ __all__ = [
     "batch_size",
     "batch_sizes",
     "capture",
-    "compile",
     "compile_image",
     "default_context",
     "device_count",
     "empty",
-    "float",
     "fork_streams",
     "from_dlpack",
     "get_include",
     "get_num_threads",
     "get_stream",
-    "int",
     "is_available",
     "join_streams",
     "kda",

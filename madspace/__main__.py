@@ -27,7 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
         0 when all is well, 1 when a check or a device call failed, 2 for wrong arguments, 130 after an interrupt, 141
         when nobody reads the output any more.
     """
-    parser = argparse.ArgumentParser(prog="python -m madspace", description="GPU runtime and phase-space mappings.")
+    parser = argparse.ArgumentParser(
+        prog="python -m madspace", description="GPU runtime, phase-space mappings and Kimi Delta Attention."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, command, purpose in (
         ("demo", demo, "map random numbers to phase space and check the points"),

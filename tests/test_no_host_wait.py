@@ -129,7 +129,7 @@ def is_on_the_cpu(thing):
 
 def public_names():
     """Yield the names of all that can be called, by functions and by the methods of public classes."""
-    spaces = {"": (madspace, madspace.__all__), "kda.": (kda, kda.__all__)}
+    spaces = {"": (madspace, [*madspace.__all__, "compile"]), "kda.": (kda, kda.__all__)}
     for prefix, (space, names) in spaces.items():
         for name in names:
             thing = getattr(space, name)

@@ -1,1 +1,1 @@
-"""Benchmarks: ``python -m madspace bench``. Nothing else in the package imports from here."""
+"""Benchmarks: ``python -m madspace bench``. Only the command line imports from here."""

@@ -200,6 +200,8 @@ cdef double number(str name, object value) except? -1.0:
     if type(value) is float:
         return <double>value
     try:
+        if isinstance(value, (str, bytes)):     # float() would read them
+            raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name}: expected a number, got {value!r}") from None

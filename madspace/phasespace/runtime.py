@@ -89,8 +89,9 @@ class FunctionRuntime:
         """Raise UnsupportedOpError: there are no derivatives yet."""
         raise UnsupportedOpError("call_backward: derivatives of functions are not part of this version")
 
-    def release_inputs(self) -> None:
-        """Return at once: a call on the CPU is over when it returns, and holds no arguments."""
+    def release_inputs(self, *, wait: bool = False) -> int:
+        """Return 0, the number of inputs still held: a call on the CPU is over when it returns."""
+        return 0
 
     def _run(self, args: Sequence[Any]) -> list[NDArray[Any]]:
         """Check the arguments, run the programs and return the results in order."""

@@ -35,6 +35,8 @@ class TPropagatorMapping(KernelMapping):
 
     Notes
     -----
+    `map_inverse`, `forward_function` and `inverse_function` raise `UnsupportedOpError`: only the forward map is there.
+
     Inputs of `map_forward`, in this order and of shape ``(batch,)`` each: ``random0 ..`` (`random_dim` numbers in
     [0, 1]: recoil masses, then azimuth and virtuality per propagator). Conditions: ``com_energy`` (1e-30 to 1e30 GeV)
     and ``mass0 ..`` of the outgoing particles (GeV).

@@ -123,6 +123,7 @@ CASES = {
     "scale-nan": (ValueError, "scale: expected a finite number, got nan", {"scale": float("nan")}),
     "scale-large": (ValueError, "scale: expected a finite number", {"scale": 1e300}),
     "scale-type": (TypeError, "scale: expected a number, got 'one'", {"scale": "one"}),
+    "scale-text": (TypeError, "scale: expected a number, got '1'", {"scale": "1"}),
     "bound-low": (ValueError, "lower_bound: expected a number from -5 to below 0, got -5.5", {"lower_bound": -5.5}),
     "bound-zero": (ValueError, "lower_bound: .* got 0.0", {"lower_bound": 0.0}),
     "bound-nan": (ValueError, "lower_bound: .* got nan", {"lower_bound": float("nan")}),
