@@ -1,6 +1,6 @@
 """madspace: a framework-free GPU runtime, phase-space mappings and attention kernels, on GPU and CPU."""
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata as _metadata
 
 from madspace import kda
 from madspace.core._foreign import release_inputs
@@ -77,8 +77,8 @@ float = DataType.float
 batch_sizes = DataType.batch_sizes
 
 try:
-    __version__ = version("madspace-driver")
-except PackageNotFoundError:  # a source tree that is not installed
+    __version__ = _metadata.version("madspace-driver")
+except _metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__ = [

@@ -72,6 +72,8 @@ class TPropagatorMapping(KernelMapping):
         except TypeError:
             raise TypeError(f"integration_order: expected a sequence of int, got {integration_order!r}") from None
         try:
+            if isinstance(invariant_power, (str, bytes)):  # float() would read them
+                raise TypeError
             power = float(invariant_power)
         except (TypeError, OverflowError):
             raise TypeError(f"invariant_power: expected a number, got {invariant_power!r}") from None

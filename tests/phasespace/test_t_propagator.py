@@ -105,3 +105,9 @@ def test_bad_order_is_refused(order):
 def test_bad_power_is_refused(power):
     with pytest.raises(ValueError, match="invariant_power"):
         TPropagatorMapping([0], power)
+
+
+@pytest.mark.parametrize("power", ["0.8", "abc", None, 1j], ids=repr)
+def test_a_power_that_is_no_number_is_refused(power):
+    with pytest.raises(TypeError, match="invariant_power: expected a number, got"):
+        TPropagatorMapping([0], power)
