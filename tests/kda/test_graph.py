@@ -11,7 +11,7 @@ import madspace
 
 CALLS = {
     "fixed": lambda seed: upstream(53, 4, seed=seed),
-    "batched": lambda seed: upstream(37, 20, batches=2, seed=seed),
+    "batched": lambda seed: upstream(21, 17, batches=2, seed=seed),
     "packed": lambda seed: packed(LENGTHS[seed % 2], 4, seed=seed),
     "packed, one kernel": lambda seed: packed(LENGTHS[seed % 2], 12, seed=seed),
     "decode": lambda seed: upstream(1, 4, batches=3, seed=seed),

@@ -37,15 +37,17 @@ MS_FN float half_of(std::uint64_t word, int which) {
 inline void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, float c0, float c1, float c2, float c3) {
     const auto* all = ::machine::exchange(a[0], a[1], a[2], a[3], b0, b1);
     const int lane = ::machine::lane();
+    float rows[2][16], columns[2][16];
+    for (int i = 0; i < 2; ++i) {
+        for (int k = 0; k < 16; ++k) {
+            rows[i][k] = half_of(all[lane / 4 * 4 + k % 8 / 2][i + 2 * (k / 8)], k % 2);
+            columns[i][k] = half_of(all[(lane % 4 * 2 + i) * 4 + k % 8 / 2][4 + k / 8], k % 2);
+        }
+    }
     const float c[4] = {c0, c1, c2, c3};
     for (int i = 0; i < 4; ++i) {
-        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         double sum = c[i];
-        for (int k = 0; k < 16; ++k) {
-            const float x = half_of(all[row % 8 * 4 + k % 8 / 2][row / 8 + 2 * (k / 8)], k % 2);
-            const float y = half_of(all[column * 4 + k % 8 / 2][4 + k / 8], k % 2);
-            sum += static_cast<double>(x) * y;
-        }
+        for (int k = 0; k < 16; ++k) sum += static_cast<double>(rows[i / 2][k]) * columns[i % 2][k];
         d[i] = static_cast<float>(sum);
     }
 }
