@@ -2,8 +2,8 @@
 
 import gc
 
-import numpy as np
 import pytest
+from contents import content
 from cuda.bindings import driver
 from raw_driver import ForeignStream, capturing, current, current_context
 
@@ -24,25 +24,11 @@ def fill(device, kernels_ptx):
     return kernel
 
 
-@pytest.fixture
-def words(device, stream):
-    """Return a buffer of N uint32, zero, on its stream."""
-    buffer = device.pool.allocate(4 * N, stream=stream)
-    buffer.fill(0)
-    return buffer
-
-
 def break_capture(stream):
     """Do what a capture does not survive."""
     with current(0):
         (code,) = driver.cuStreamSynchronize(stream.handle)
     assert code == driver.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-
-
-def content(buffer):
-    """Return the value of all words, which must be equal."""
-    (value,) = set(np.frombuffer(buffer.copy_to_host(), np.uint32).tolist())
-    return value
 
 
 @pytest.mark.parametrize("mode", ["relaxed", "thread_local", "global"])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from contents import content
 from cuda.bindings import driver
 from raw_driver import capturing
 
@@ -27,20 +28,6 @@ def mode(request):
 def kernel(device, kernels_ptx):
     """Return the kernel ms_test_fill, not loaded yet."""
     return Module(kernels_ptx)["ms_test_fill"]
-
-
-@pytest.fixture
-def words(device, stream):
-    """Return a buffer of N uint32, zero, on its stream."""
-    buffer = device.pool.allocate(4 * N, stream=stream)
-    buffer.fill(0)
-    return buffer
-
-
-def content(buffer):
-    """Return the value of all words, which must be equal."""
-    (value,) = set(np.frombuffer(buffer.copy_to_host(), np.uint32).tolist())
-    return value
 
 
 def test_device_work_joins(device, stream, words, kernel, mode):

@@ -3,8 +3,8 @@
 import gc
 import weakref
 
-import numpy as np
 import pytest
+from contents import content
 
 from madspace.core.capture import capture
 from madspace.core.module import Module
@@ -12,20 +12,6 @@ from madspace.core.pinned import PinnedBuffer
 from madspace.errors import ClosedError
 
 N = 1024
-
-
-@pytest.fixture
-def words(device, stream):
-    """Return a buffer of N uint32, zero, on its stream."""
-    buffer = device.pool.allocate(4 * N, stream=stream)
-    buffer.fill(0)
-    return buffer
-
-
-def content(buffer):
-    """Return the value of all words, which must be equal."""
-    (value,) = set(np.frombuffer(buffer.copy_to_host(), np.uint32).tolist())
-    return value
 
 
 def test_operands_and_kernels_live_as_long_as_the_graph(device, stream, words, kernels_ptx):

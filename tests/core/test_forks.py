@@ -2,8 +2,8 @@
 
 import gc
 
-import numpy as np
 import pytest
+from contents import content
 from raw_driver import ForeignStream, capturing
 
 import madspace
@@ -11,12 +11,6 @@ from madspace import Stream, fork_streams, join_streams
 from madspace.errors import CaptureError, ClosedError, DriverError
 
 N = 1024
-
-
-def content(buffer):
-    """Return the value of all words, which must be equal."""
-    (value,) = set(np.frombuffer(buffer.copy_to_host(), np.uint32).tolist())
-    return value
 
 
 @pytest.fixture

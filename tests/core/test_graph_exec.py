@@ -2,8 +2,8 @@
 
 import gc
 
-import numpy as np
 import pytest
+from contents import content
 from raw_driver import ForeignStream, capturing
 
 from madspace.core.capture import capture
@@ -29,12 +29,6 @@ def late(device, delay):
     stream = Stream(device)
     delay(stream)
     return stream
-
-
-def content(buffer):
-    """Return the value of all words, which must be equal."""
-    (value,) = set(np.frombuffer(buffer.copy_to_host(), np.uint32).tolist())
-    return value
 
 
 def filling(kernels, buffer, value):

@@ -1,18 +1,12 @@
 """Nodes with memory of their own and nodes that choose: what they do, and what they forbid."""
 
-import numpy as np
 import pytest
+from contents import content
 
 from madspace.core.capture import capture
 from madspace.core.graph import Graph
 
 N = 1024
-
-
-def content(buffer):
-    """Return the value of all words, which must be equal."""
-    (value,) = set(np.frombuffer(buffer.copy_to_host(), np.uint32).tolist())
-    return value
 
 
 def run(graph, stream):
