@@ -1,7 +1,6 @@
 // How the inputs of 16 tokens get into a slot.
 #pragma once
 
-#include "plan.h"
 #include "ptx.h"
 #include "sequence.h"
 

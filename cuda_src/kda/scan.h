@@ -1,6 +1,7 @@
 // The serial part: each warp keeps 16 rows of a state in registers and takes record after record from shared memory.
 #pragma once
 
+#include "plan.h"
 #include "prepare.h"
 
 MS_BEGIN_NAMESPACE
