@@ -12,7 +12,7 @@ from madspace.core.creation import asarray, zeros
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i8", "f2", "f8", "c8", "c16"])
 def test_types_and_strides(dtype):
     source = np.arange(12).reshape(3, 4).astype(dtype)
-    for view in (source, source.T, source[::-1, ::2], source[1, 2], source[:0]):
+    for view in (source, source.T, source[::-1, ::2], source[1, 2, ...], source[:0]):
         interface = asarray(view).__array_interface__
         assert (interface["typestr"], interface["shape"], interface["version"]) == (view.dtype.str, view.shape, 3)
         if view.size:
