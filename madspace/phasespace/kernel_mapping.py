@@ -1,8 +1,9 @@
-"""Mappings whose forward direction is one compiled kernel: one call, on the CPU or on a GPU."""
+"""Mappings from numbers to momenta whose forward direction can be one compiled kernel, on the CPU or on a GPU."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from madspace.errors import UnsupportedOpError
 from madspace.phasespace._event_op import EventOp
 from madspace.phasespace.mapping import Mapping
 from madspace.phasespace.results import arguments_by_name, result_type
@@ -13,7 +14,7 @@ __all__ = ["KernelMapping"]
 
 
 class KernelMapping(Mapping):
-    """A mapping from numbers to momenta whose `map_forward` is one kernel.
+    """A mapping from numbers to momenta whose `map_forward` can be one kernel.
 
     Subclasses fill in the names and the kernel. An instance is immutable and may be used from several threads.
 
@@ -27,8 +28,8 @@ class KernelMapping(Mapping):
         What it needs to know besides: one number per event each.
     output_names : sequence of str
         The momenta that it returns, without ``det``.
-    forward : EventOp
-        The kernel of `map_forward`.
+    forward : EventOp or None
+        The kernel of `map_forward`; without one it runs `forward_function`.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class KernelMapping(Mapping):
         input_names: Sequence[str],
         condition_names: Sequence[str],
         output_names: Sequence[str],
-        forward: EventOp,
+        forward: EventOp | None,
     ) -> None:
         super().__init__(
             name,
@@ -50,8 +51,10 @@ class KernelMapping(Mapping):
         self._forward = forward
 
     @property
-    def kernel(self) -> str:
-        """Name of the fused kernel that `map_forward` runs, with the instruction set of its host build."""
+    def kernel(self) -> str | None:
+        """Name of the fused kernel that `map_forward` runs, with the instruction set of its host build; or None."""
+        if self._forward is None:
+            return None
         return f"{self._forward.kernel} (host build: {self._forward.isa})"
 
     def map_forward(
@@ -100,6 +103,8 @@ class KernelMapping(Mapping):
             An output is read-only or shares memory with another array, or `stream` is given for arrays on the CPU.
         TypeError
             An argument is no array, or names do not fit.
+        UnsupportedOpError
+            The mapping has no kernel of its own (`kernel` is None), and `out` or `stream` is given.
         OutOfMemoryError
             The outputs do not fit into the device's memory.
         DriverError
@@ -115,6 +120,10 @@ class KernelMapping(Mapping):
         A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it
         gets ``det`` 0 and finite values elsewhere.
         """
+        if self._forward is None:
+            if out is not None or stream is not None:
+                raise UnsupportedOpError(f"{self!r}: out and stream need a mapping with a kernel of its own")
+            return super().map_forward(inputs, conditions, **named)
         if named:
             inputs = arguments_by_name(self._argument_names, [*inputs, *conditions], named)
         return self._make_result(self._forward(inputs, conditions, out, stream))

@@ -20,7 +20,7 @@ SOURCE = """
 #include "phasespace/observables.h"
 #include "phasespace/rambo.h"
 #include "phasespace/scattering.h"
-#include "phasespace/t_chain.h"
+#include "phasespace/t_chain_inverse.h"
 #include "phasespace/three_body.h"
 #include "phasespace/two_to_three.h"
 
