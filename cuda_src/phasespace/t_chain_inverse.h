@@ -81,7 +81,7 @@ MS_FN void find_transfer(double above_in, double q_min, double width, double nu,
     const bool open = width > 0.0;
     const double safe_width = select(open, width, 1.0);
     const double floored = at_least(above_in, 0.0);
-    const double above = floored < safe_width ? floored : safe_width;
+    const double above = select(floored < safe_width, floored, safe_width);
     const UnitInverse map = PowerInverse::eval(above, q_min, safe_width, nu);
     out[0] = select(open, clamp_unit(map.r), 0.0);
     const double forward = phase_space * map.slope;
