@@ -41,19 +41,23 @@ MS_FN void load_record(u32 slot, const char* record, int first_tile, int n_tiles
 }
 
 // A block: warps that bring records into the ring, by making them or from the workspace, and warps that scan them.
-template <int D, bool kMake>
+template <int D, bool kMake, int kTiles>
 MS_FN void run_chain(const Args& args) {
     extern __shared__ __align__(128) char memory[];
     const int warp = threadIdx.x / 32;
     const int consumers = blockDim.x / 32 - kProducerWarps;
     const Ring<D> ring(shared_address(memory), args, consumers);
     if (threadIdx.x == 0) ring.init();
-    const Chain<D> chain(args, consumers, reinterpret_cast<int*>(memory));
+    const Chain<D> chain(args, kTiles * consumers, reinterpret_cast<int*>(memory));
     __syncthreads();
+    // As many as a launch of 384 threads has: 128 times 232 and 256 times 136.
+    constexpr bool kIsWide = kTiles > 1;
     if (warp < consumers) {
-        scan<D>(args, ring, chain.sequence, chain.head, chain.first_tile, warp);
+        if constexpr (kIsWide) take_registers<232>();
+        scan<D, kTiles>(args, ring, chain.sequence, chain.head, chain.first_tile, warp);
         return;
     }
+    if constexpr (kIsWide) give_registers<136>();
     const Sequence& sequence = chain.sequence;
     const int lane = threadIdx.x % 32;
     const Gate<D> gate(args, chain.head);
@@ -63,11 +67,12 @@ MS_FN void run_chain(const Args& args) {
     const auto load = [&](int token, int slot) {
         if constexpr (kMake) {
             const int valid = min(sequence.length - token, kChunk);
-            load_inputs<D>(ring.slot(slot), bases, args, token, valid, chain.first_tile, consumers);
+            load_inputs<D>(ring.slot(slot), bases, args, token, valid, chain.first_tile, kTiles * consumers);
             beta = load_beta(args, sequence, chain.head, token, valid);
         } else {
             const i64 record = (first_record(args, sequence) + token / kChunk) * args.value_heads + chain.head;
-            load_record<D>(ring.slot(slot), args.records + record * Record<D>::kBytes, chain.first_tile, consumers);
+            load_record<D>(ring.slot(slot), args.records + record * Record<D>::kBytes, chain.first_tile,
+                           kTiles * consumers);
         }
     };
     constexpr int kStep = kProducerWarps * kChunk;
@@ -94,7 +99,7 @@ MS_FN void run_chain(const Args& args) {
         };
         if constexpr (kMake) {
             make_record<D>(ring.slot(slot), args, gate, this_beta, min(sequence.length - this_token, kChunk),
-                           chain.first_tile, consumers, load_next);
+                           chain.first_tile, kTiles * consumers, load_next);
             if (lane == 0) barrier_arrive(ring.full(slot));
         } else {
             if (lane == 0) barrier_arrive(ring.full(slot));
@@ -149,10 +154,10 @@ using madspace::kda::Args;
 
 #define MS_KDA_KERNELS(D)                                                                                     \
     extern "C" __global__ void __launch_bounds__(512, 1) kda_forward_##D(const __grid_constant__ Args args) { \
-        madspace::kda::run_chain<D, true>(args);                                                              \
+        madspace::kda::run_chain<D, true, 1>(args);                                                           \
     }                                                                                                         \
     extern "C" __global__ void __launch_bounds__(512, 1) kda_scan_##D(const __grid_constant__ Args args) {    \
-        madspace::kda::run_chain<D, false>(args);                                                             \
+        madspace::kda::run_chain<D, false, 1>(args);                                                          \
     }                                                                                                         \
     extern "C" __global__ void __launch_bounds__(256, 1) kda_prepare_##D(const __grid_constant__ Args args) { \
         madspace::kda::prepare<D>(args);                                                                      \
@@ -160,6 +165,13 @@ using madspace::kda::Args;
     extern "C" __global__ void __launch_bounds__(128, 4) kda_decode_##D(const __grid_constant__ Args args) {  \
         madspace::kda::decode<D>(args);                                                                       \
     }
+
+// Warps that scan 32 rows each have half the loads, and more registers than a thread may have elsewhere.
+extern "C" __global__ void __launch_bounds__(384, 1) kda_forward_wide_128(const __grid_constant__ Args args) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    madspace::kda::run_chain<128, true, 2>(args);
+#endif
+}
 
 MS_KDA_KERNELS(64)
 MS_KDA_KERNELS(128)

@@ -10,8 +10,9 @@ MS_BEGIN_NAMESPACE
 namespace kda {
 
 // Kernels of kda_forward.cu, each for D = 64 and 128 (the name ends in the number).
-enum KernelId { kForward, kPrepare, kScan, kDecode };
-constexpr const char* kKernelStems[] = {"kda_forward_", "kda_prepare_", "kda_scan_", "kda_decode_"};
+enum KernelId { kForward, kPrepare, kScan, kDecode, kForwardWide };
+constexpr const char* kKernelStems[] = {"kda_forward_", "kda_prepare_", "kda_scan_", "kda_decode_",
+                                        "kda_forward_wide_"};
 
 struct Launch {
     KernelId kernel;
@@ -50,7 +51,7 @@ inline u64 workspace_size(i64 total_tokens, i64 value_heads, i64 n_sequences, in
 }
 
 template <int D>
-inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
+inline Plan plan_for(Args& args, int n_processors, int shared_limit, bool has_wide) {
     Plan plan = {};
     const i64 total = args.batches * args.tokens;
     const i64 chains = args.n_sequences * args.value_heads;
@@ -76,7 +77,9 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
         plan.problem = "N * HV";
         return plan;
     }
-    const int consumers = kRowTiles / args.v_splits;
+    // Warps with two tiles of rows each, where a block has the whole state.
+    const bool is_wide = has_wide && D == 128 && args.v_splits == 1 && chains > kMaxRecordedChains;
+    const int consumers = kRowTiles / args.v_splits / (is_wide ? 2 : 1);
     const int barriers = 2 * kMaxRingSlots * 8;
     const int fixed = barriers + consumers * Record<D>::kStaging + kProducerWarps * kBasesBytes;
     args.ring_slots = (shared_limit - fixed) / Record<D>::kBytes;
@@ -86,7 +89,7 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
     const u32 blocks = static_cast<u32>(chains * args.v_splits);
     if (chains > kMaxRecordedChains) {
         plan.n_launches = 1;
-        plan.launch[0] = {kForward, blocks, threads, shared};
+        plan.launch[0] = {is_wide ? kForwardWide : kForward, blocks, threads, shared};
         return plan;
     }
     const i64 tiles = total / kChunk + args.n_sequences;
@@ -109,10 +112,11 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
     return plan;
 }
 
-// n_processors and shared_limit: of the device, the latter per block with opt-in.
-inline Plan make_plan(Args& args, int channels, int n_processors, int shared_limit) {
-    return channels == 64 ? plan_for<64>(args, n_processors, shared_limit)
-                          : plan_for<128>(args, n_processors, shared_limit);
+// n_processors and shared_limit: of the device, the latter per block with opt-in. has_wide: compute capability 9.0,
+// whose warps can hand registers to each other.
+inline Plan make_plan(Args& args, int channels, int n_processors, int shared_limit, bool has_wide) {
+    return channels == 64 ? plan_for<64>(args, n_processors, shared_limit, has_wide)
+                          : plan_for<128>(args, n_processors, shared_limit, has_wide);
 }
 
 }  // namespace kda

@@ -164,6 +164,23 @@ MS_FN void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
 }
 
+// ---- registers ----
+
+// All warps of a warp group of 4 together. What one gives up another may take.
+template <int kRegisters>
+MS_FN void take_registers() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+
+template <int kRegisters>
+MS_FN void give_registers() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+
 // ---- barriers ----
 
 MS_FN void barrier_init(u32 barrier, u32 count) {

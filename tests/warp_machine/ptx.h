@@ -127,6 +127,13 @@ MS_FN void wait_for_copies() {
     ::machine::warp().used[::machine::lane()] = used;
 }
 
+// ---- registers: a fiber has all that it wants ----
+
+template <int>
+MS_FN void take_registers() {}
+template <int>
+MS_FN void give_registers() {}
+
 // ---- barriers ----
 
 struct Barrier {
