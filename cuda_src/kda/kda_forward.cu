@@ -18,10 +18,10 @@ struct Chain {
     Sequence sequence;
     int head, first_tile;
 
-    MS_FN Chain(const Args& args, int consumers, int* shared) {
+    MS_FN Chain(const Args& args, int tiles, int* shared) {
         const int chain = static_cast<int>(blockIdx.x) / args.v_splits;
         head = chain % args.value_heads;
-        first_tile = static_cast<int>(blockIdx.x) % args.v_splits * consumers;
+        first_tile = static_cast<int>(blockIdx.x) % args.v_splits * tiles;
         sequence = sequence_at(args, sequence_of_rank(args, chain / args.value_heads, shared));
     }
 };
@@ -45,13 +45,14 @@ template <int D, bool kMake, int kTiles>
 MS_FN void run_chain(const Args& args) {
     extern __shared__ __align__(128) char memory[];
     const int warp = threadIdx.x / 32;
-    const int consumers = blockDim.x / 32 - kProducerWarps;
-    const Ring<D> ring(shared_address(memory), args, consumers);
+    // Warps of two tiles each scan a whole state: what is known of them is not computed.
+    constexpr bool kIsWide = kTiles > 1;
+    const int consumers = kIsWide ? D / kRowsPerWarp / kTiles : blockDim.x / 32 - kProducerWarps;
+    const Ring<D> ring(shared_address(memory), args, consumers, kTiles * consumers);
     if (threadIdx.x == 0) ring.init();
     const Chain<D> chain(args, kTiles * consumers, reinterpret_cast<int*>(memory));
     __syncthreads();
-    // As many as a launch of 384 threads has: 128 times 232 and 256 times 136.
-    constexpr bool kIsWide = kTiles > 1;
+    // As many registers as a launch of 384 threads has: 128 times 232 and 256 times 136.
     if (warp < consumers) {
         if constexpr (kIsWide) take_registers<232>();
         scan<D, kTiles>(args, ring, chain.sequence, chain.head, chain.first_tile, warp);
@@ -59,6 +60,8 @@ MS_FN void run_chain(const Args& args) {
     }
     if constexpr (kIsWide) give_registers<136>();
     const Sequence& sequence = chain.sequence;
+    const int first_tile = kIsWide ? 0 : chain.first_tile, n_tiles = kTiles * consumers;
+    if constexpr (!kMake) wait_for_kernel_before();
     const int lane = threadIdx.x % 32;
     const Gate<D> gate(args, chain.head);
     const u32 bases = ring.bases + (warp - consumers) * kBasesBytes;
@@ -67,12 +70,11 @@ MS_FN void run_chain(const Args& args) {
     const auto load = [&](int token, int slot) {
         if constexpr (kMake) {
             const int valid = min(sequence.length - token, kChunk);
-            load_inputs<D>(ring.slot(slot), bases, args, token, valid, chain.first_tile, kTiles * consumers);
+            load_inputs<D>(ring.slot(slot), bases, args, token, valid, first_tile, n_tiles);
             beta = load_beta(args, sequence, chain.head, token, valid);
         } else {
             const i64 record = (first_record(args, sequence) + token / kChunk) * args.value_heads + chain.head;
-            load_record<D>(ring.slot(slot), args.records + record * Record<D>::kBytes, chain.first_tile,
-                           kTiles * consumers);
+            load_record<D>(ring.slot(slot), args.records + record * Record<D>::kBytes, first_tile, n_tiles);
         }
     };
     constexpr int kStep = kProducerWarps * kChunk;
@@ -99,7 +101,7 @@ MS_FN void run_chain(const Args& args) {
         };
         if constexpr (kMake) {
             make_record<D>(ring.slot(slot), args, gate, this_beta, min(sequence.length - this_token, kChunk),
-                           chain.first_tile, kTiles * consumers, load_next);
+                           first_tile, n_tiles, load_next);
             if (lane == 0) barrier_arrive(ring.full(slot));
         } else {
             if (lane == 0) barrier_arrive(ring.full(slot));
@@ -113,6 +115,7 @@ template <int D>
 MS_FN void prepare(const Args& args) {
     extern __shared__ __align__(128) char memory[];
     using R = Record<D>;
+    let_next_kernel_begin();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const i64 item = static_cast<i64>(blockIdx.x) * (blockDim.x / 32) + warp;
     const i64 place = item / args.value_heads;

@@ -15,11 +15,11 @@ struct Ring {
     u32 slots, staging, barriers, bases;
     int n_slots, n_consumers;
 
-    MS_FN Ring(u32 base, const Args& args, int consumers) {
+    MS_FN Ring(u32 base, const Args& args, int consumers, int tiles) {
         n_slots = args.ring_slots;
         slots = base;
         staging = slots + n_slots * Record<D>::kBytes;
-        barriers = staging + consumers * Record<D>::kStaging;
+        barriers = staging + tiles * Record<D>::kStaging;
         bases = barriers + 2 * kMaxRingSlots * 8;
         n_consumers = consumers;
     }
@@ -117,7 +117,8 @@ struct StateRows {
         float u[kTiles][2][4];
         uint4 w = load_16(w_piece);
         u32 qd[4];
-        load_matrices(qd, matrices + R::kQd);
+        const u32 factors = factor_place<D>(slot) + R::kQd;
+        load_matrices(qd, factors);
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
@@ -135,7 +136,7 @@ struct StateRows {
             const u32 qd_now[4] = {qd[0], qd[1], qd[2], qd[3]};
             if (k + 1 < kSteps) {
                 w = load_16(w_piece + 512 * (k + 1));
-                load_matrices(qd, (matrices ^ (k + 1) << 5) + R::kQd);
+                load_matrices(qd, factors ^ (k + 1) << 5);
             }
 #pragma unroll
             for (int i = 0; i < kTiles; ++i) {
@@ -145,11 +146,11 @@ struct StateRows {
                 mma(u[i][0], a, w_now.x, w_now.y);
                 mma(u[i][1], a, w_now.z, w_now.w);
                 if (k == 0) {
-                    mma(o[i][0], a, qd_now[0], qd_now[2], 0, 0, 0, 0);
-                    mma(o[i][1], a, qd_now[1], qd_now[3], 0, 0, 0, 0);
+                    mma(o[i][0], a, qd_now[0], qd_now[1], 0, 0, 0, 0);
+                    mma(o[i][1], a, qd_now[2], qd_now[3], 0, 0, 0, 0);
                 } else {
-                    mma(o[i][0], a, qd_now[0], qd_now[2]);
-                    mma(o[i][1], a, qd_now[1], qd_now[3]);
+                    mma(o[i][0], a, qd_now[0], qd_now[1]);
+                    mma(o[i][1], a, qd_now[2], qd_now[3]);
                 }
             }
         }
@@ -197,20 +198,26 @@ struct StateRows {
     }
 };
 
-// 16 tokens by 16 columns of the output, by way of the warp's own piece of shared memory.
-MS_FN void store_output(u32 staging, const float (&o)[2][4], u16* out, int stride, int valid) {
-    // Halves of a token's 32 bytes change sides after every 4 tokens: no two of 8 tokens meet in a bank.
+// 16 tokens by 16 kTiles columns of the output, by way of the warp's own piece of shared memory.
+template <int kTiles>
+MS_FN void store_output(u32 staging, const float (&o)[kTiles][2][4], u16* out, int stride, int valid) {
+    constexpr int kUnits = 2 * kTiles;  // pieces of 16 bytes of a token; they change places, no two of 8 meet in a bank
     const int lane = threadIdx.x % 32;
-    const int side = lane / 16 * 16;
+    const auto place = [&](int token, int unit) {
+        return staging + (token * kUnits + (unit ^ token * kTiles / 4 % kUnits)) * 16;
+    };
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const u32 place = staging + (8 * half + lane / 4) * 32 + lane % 4 * 4;
-        store_4(place + side, transposed(pack(o[half][0], o[half][1])));
-        store_4(place + (16 - side), transposed(pack(o[half][2], o[half][3])));
-    }
+    for (int i = 0; i < kTiles; ++i)
+        store_matrices_transposed(place(lane % 8 + lane / 16 * 8, 2 * i + lane / 8 % 2), pack(o[i][0][0], o[i][0][1]),
+                                  pack(o[i][0][2], o[i][0][3]), pack(o[i][1][0], o[i][1][1]),
+                                  pack(o[i][1][2], o[i][1][3]));
     __syncwarp();
-    const uint4 piece = load_16(staging + lane / 2 * 32 + ((lane ^ lane / 8) & 1) * 16);
-    if (lane / 2 < valid) *reinterpret_cast<uint4*>(out + static_cast<i64>(lane / 2) * stride + lane % 2 * 8) = piece;
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+        const int token = lane / kUnits + i * (32 / kUnits), unit = lane % kUnits;
+        const uint4 piece = load_16(place(token, unit));
+        if (token < valid) *reinterpret_cast<uint4*>(out + static_cast<i64>(token) * stride + 8 * unit) = piece;
+    }
     __syncwarp();
 }
 
@@ -241,10 +248,8 @@ MS_FN void scan(const Args& args, const Ring<D>& ring, const Sequence& sequence,
             __syncwarp();
             if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty(at.slot));
             at.advance(1, ring.n_slots);
-#pragma unroll
-            for (int i = 0; i < kTiles; ++i)
-                store_output(ring.staging + warp * R::kStaging, o[i], out + kRowsPerWarp * i, args.value_heads * D,
-                             sequence.length - done);
+            store_output<kTiles>(ring.staging + warp * kTiles * R::kStaging, o, out, args.value_heads * D,
+                                 sequence.length - done);
             out += static_cast<i64>(kChunk) * D * args.value_heads;
             done += kChunk;
         }

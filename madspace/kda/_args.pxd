@@ -57,6 +57,7 @@ cdef extern from "kda/plan.h" namespace "madspace::kda" nogil:
     cdef struct Launch:
         KernelId kernel
         unsigned int grid, block, shared
+        bint early
 
     cdef struct Plan:
         int n_launches
@@ -67,4 +68,4 @@ cdef extern from "kda/plan.h" namespace "madspace::kda" nogil:
     const char* kKernelStems[5]
     unsigned long long workspace_size(long long total_tokens, long long value_heads, long long n_sequences,
                                       int channels)
-    Plan make_plan(Args& args, int channels, int n_processors, int shared_limit, bint has_wide)
+    Plan make_plan(Args& args, int channels, int n_processors, int shared_limit, int capability)

@@ -57,14 +57,15 @@ cdef KernelSet kernels_on(Device device):
         kernels.device = device
         kernels.n_processors = device.multiprocessor_count
         kernels.shared_limit = device.max_shared_per_block
-        kernels.has_wide = device.compute_capability == (9, 0)
+        major, minor = device.compute_capability
+        kernels.capability = 10 * major + minor
         by_device[device.id] = kernels
     return kernels
 
 
 cdef Plan prepare(KernelSet kernels, HostCall* host, Stream stream) except *:
     cdef Plan plan = make_plan(host.args, host.channels, kernels.n_processors, kernels.shared_limit,
-                               kernels.has_wide)
+                               kernels.capability)
     cdef int i
     if plan.problem != NULL:
         raise ShapeError(f"q: expected sizes that fit one launch, got too large a {plan.problem.decode()}")
@@ -99,7 +100,7 @@ cdef int launch(KernelSet kernels, const Plan* plan, HostCall* host, Intake inta
             for i in range(plan.n_launches):
                 kernel = kernels.get(host.channels, &plan.launch[i], stream)
                 kernel.launch_raw(plan.launch[i].grid, 1, 1, plan.launch[i].block, 1, 1, plan.launch[i].shared, stream,
-                                  params)
+                                  params, plan.launch[i].early)
                 n_queued += 1
         finally:
             try:
