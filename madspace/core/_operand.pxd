@@ -37,6 +37,7 @@ cdef class Intake:
     cdef int take(self, Operand* operand, object array, str name, bint write) except -1
     cdef int before(self) except -1
     cdef int after(self) except -1
+    cdef object note(self, list tensors, bint write, object error)     # the first error so far, None for none
 
 
 # Whether two outputs, or an input and an output, share bytes. a and b are ranges of rows, `*_width` bytes each and

@@ -111,22 +111,22 @@ cdef class Intake:
 
     cdef int after(self) except -1:
         """Note the uses, so that later writers and frees wait for the work just queued."""
-        cdef Tensor tensor
-        cdef Py_ssize_t i
-        cdef Py_ssize_t n_reads = len(self.reads_)
-        error = None
         if self.stream is None:
             return 0
         self.work_.settle()
-        for i in range(n_reads + len(self.writes_)):
-            tensor = self.reads_[i] if i < n_reads else self.writes_[i - n_reads]
-            try:
-                tensor.after_in(self.work_, i >= n_reads)
-            except Exception as failure:        # the others are used all the same
-                error = error or failure
+        error = self.note(self.writes_, True, self.note(self.reads_, False, None))
         if error is not None:
             raise error
         return 0
+
+    cdef object note(self, list tensors, bint write, object error):
+        cdef Tensor tensor
+        for tensor in tensors:
+            try:
+                tensor.after_in(self.work_, write)
+            except Exception as failure:        # the others are used all the same
+                error = error or failure
+        return error
 
 
 cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t a_width,

@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int64_t
 
-from madspace.core._layout cimport element_count, element_span
 from madspace.core._operand cimport Operand
 from madspace.kda._check cimport FINAL_STATE, INITIAL_STATE, N_ARRAYS, N_INPUTS, NAMES, Call
 
@@ -39,16 +38,21 @@ cdef int refuse_overlaps(Call* call, char* scratch, size_t nbytes) except -1:
     return 0
 
 
-cdef Range range_of(Operand* x) noexcept:
+cdef inline Range range_of(Operand* x) noexcept:
     cdef Range result
-    cdef int64_t low = 0
-    cdef int64_t count
-    if element_count(x.ndim, x.shape) == 0:
-        result.low = result.high = NULL
-        return result
-    count = element_span(x.ndim, x.shape, x.strides, &low)
-    result.low = x.data + low * (x.bits // 8)
-    result.high = result.low + count * (x.bits // 8)
+    cdef int64_t reach, low = 0, high = 1
+    cdef int i
+    result.low = result.high = NULL
+    for i in range(x.ndim):
+        if x.shape[i] == 0:
+            return result
+        reach = (x.shape[i] - 1) * x.strides[i]
+        if reach < 0:
+            low += reach
+        else:
+            high += reach
+    result.low = x.data + low * (x.bits >> 3)
+    result.high = x.data + high * (x.bits >> 3)
     return result
 
 
