@@ -15,26 +15,29 @@ cdef struct Range:
 cdef int refuse_overlaps(Call* call, char* scratch, size_t nbytes) except -1:
     cdef Range ranges[N_ARRAYS]
     cdef Range workspace
-    cdef int i, k
+    cdef int which[N_ARRAYS]        # of the ranges
+    cdef int i, k, n = 0
     for i in range(N_ARRAYS):
-        ranges[i].low = ranges[i].high = NULL
         if call.given[i]:
-            ranges[i] = range_of(&call.arrays[i])
-    workspace.low = workspace.high = scratch
+            ranges[n] = range_of(&call.arrays[i])
+            which[n] = i
+            n += 1
     if scratch != NULL:
-        workspace.high += nbytes
-    for i in range(N_ARRAYS):
-        if meet(&ranges[i], &workspace) and touches(&call.arrays[i], &workspace):
-            raise ValueError(f"workspace: expected memory of its own, got memory shared with {NAMES[i]}")
-        # Whatever is written is compact, so its range is its memory; what is read may have gaps.
-        if i < N_INPUTS:
+        workspace.low, workspace.high = scratch, scratch + nbytes
+        for i in range(n):
+            if meet(&ranges[i], &workspace) and touches(&call.arrays[which[i]], &workspace):
+                raise ValueError(f"workspace: expected memory of its own, got memory shared with {NAMES[which[i]]}")
+    # Whatever is written is compact, so its range is its memory; what is read may have gaps.
+    for i in range(n):
+        if which[i] < N_INPUTS:
             continue
         for k in range(i):
-            if not meet(&ranges[k], &ranges[i]) or not touches(&call.arrays[k], &ranges[i]):
+            if not meet(&ranges[k], &ranges[i]) or not touches(&call.arrays[which[k]], &ranges[i]):
                 continue
-            if i == FINAL_STATE and k == INITIAL_STATE and ranges[k].low == ranges[i].low:
+            if which[i] == FINAL_STATE and which[k] == INITIAL_STATE and ranges[k].low == ranges[i].low:
                 continue        # of one shape and dtype: updated in place
-            raise ValueError(f"{NAMES[i]}: expected memory of its own, got memory shared with {NAMES[k]}")
+            raise ValueError(
+                f"{NAMES[which[i]]}: expected memory of its own, got memory shared with {NAMES[which[k]]}")
     return 0
 
 
