@@ -61,7 +61,8 @@ def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, 
     stream = twin.stream
     inputs = host_inputs(case, gate, seed)
     reference = Reference(inputs, case.heads)
-    call = Call(inputs, "cuda")
+    with madspace.stream(stream):  # the memory belongs to it: nothing has to be ordered with other streams
+        call = Call(inputs, "cuda")
     call(stream=stream)
     stream.synchronize()
     errors = reference.check(*call.results())
@@ -76,7 +77,8 @@ def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, 
     samples = {"replay": replays(graph, stream), "host": host, "c_launch": twin.launch(1, wait=False)}
     sets = [call]
     if case.nbytes() < COLD_BYTES / 2:
-        sets += [call.copy() for _ in range(min(MAX_SETS, int(COLD_BYTES // case.nbytes())))]
+        with madspace.stream(stream):
+            sets += [call.copy() for _ in range(min(MAX_SETS, int(COLD_BYTES // case.nbytes())))]
         samples["cold"] = replays(captured(sets, stream), stream, len(sets))
     made, left_out = kda_peers.measurements(peers, inputs, reference, REPLAYS)
     samples |= made

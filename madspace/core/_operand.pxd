@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from madspace.core._uses cimport Work
 from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport MAX_NDIM, Tensor
@@ -30,6 +31,7 @@ cdef class Intake:
     cdef Tensor first_           # that array, imported
     cdef list reads_             # tensors with memory to be ordered
     cdef list writes_
+    cdef Work work_
     cdef int locate(self, object first, str name) except -1
     cdef int choose(self, object stream, object first) except -1
     cdef int take(self, Operand* operand, object array, str name, bint write) except -1

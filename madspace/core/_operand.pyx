@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._foreign cimport look_at_some, n_held
+from madspace.core._uses cimport work_on
 from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport get_device
 from madspace.core.dlpack cimport (
@@ -101,10 +102,11 @@ cdef class Intake:
             return 0
         if n_held != 0:
             look_at_some(self.stream)
+        self.work_ = work_on(self.stream)
         for tensor in self.reads_:
-            tensor.before(self.stream, False)
+            tensor.before_in(self.work_, False)
         for tensor in self.writes_:
-            tensor.before(self.stream, True)
+            tensor.before_in(self.work_, True)
         return 0
 
     cdef int after(self) except -1:
@@ -115,10 +117,11 @@ cdef class Intake:
         error = None
         if self.stream is None:
             return 0
+        self.work_.settle()
         for i in range(n_reads + len(self.writes_)):
             tensor = self.reads_[i] if i < n_reads else self.writes_[i - n_reads]
             try:
-                tensor.after(self.stream, i >= n_reads)
+                tensor.after_in(self.work_, i >= n_reads)
             except Exception as failure:        # the others are used all the same
                 error = error or failure
         if error is not None:

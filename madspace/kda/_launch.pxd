@@ -11,8 +11,9 @@ cdef class KernelSet:
     cdef Device device
     cdef int n_processors
     cdef int shared_limit
+    cdef int capability
     cdef list kernels            # Kernel or None: for 64 channels by KernelId, then for 128
-    cdef unsigned int shared[8]  # dynamic shared memory that each may ask for
+    cdef unsigned int shared[10]  # dynamic shared memory that each may ask for
     cdef Kernel get(self, int channels, const Launch* launch, Stream stream)
 
 

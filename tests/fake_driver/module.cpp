@@ -304,7 +304,7 @@ struct LaunchAttribute {
     int id, pad;
     unsigned value[16];
 };
-constexpr int kCooperative = 2, kClusterDimension = 4, kAttrLargeClusters = 14;
+constexpr int kCooperative = 2, kClusterDimension = 4, kProgrammaticSerialization = 6, kAttrLargeClusters = 14;
 constexpr unsigned kPortableCluster = 8, kLargestCluster = 16, kBlocksAtOnce = 132 * 32;
 struct LaunchConfig {
     unsigned grid[3], block[3], shared;
@@ -345,6 +345,7 @@ API int cuLaunchKernelEx(const LaunchConfig* c, void* handle, void** params, voi
                {"stream", c->stream},
                {"attributes", c->n_attributes},
                {"cooperative", c->find(kCooperative) ? 1 : 0},
+               {"early", c->find(kProgrammaticSerialization) ? 1 : 0},
                {"cluster", cluster ? text(cluster[0], cluster[1], cluster[2]).c_str() : "none"}});
     Context* context;
     if (call.code) return call.code;

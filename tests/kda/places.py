@@ -165,4 +165,6 @@ def register_host_kernels(fake):
     for channels in (64, 128):
         for name in ("kda_forward", "kda_scan", "kda_decode"):
             fake.register(f"{name}_{channels}", _twin(channels), [ARGS_NBYTES])
+    fake.register("kda_forward_wide_128", _twin(128), [ARGS_NBYTES])
+    for channels in (64, 128):
         fake.register(f"kda_prepare_{channels}", lambda params, grid, block: None, [ARGS_NBYTES])

@@ -14,6 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent.parent / "cuda_src"
 KERNELS = [f"kda_{stem}_{d}" for stem in ("forward", "prepare", "scan", "decode") for d in (64, 128)]
+KERNELS.append("kda_forward_wide_128")
 
 
 def build() -> Path:

@@ -14,6 +14,7 @@
 
 #define __CUDACC__ 1
 #define __CUDA_ARCH__ 900
+#define __CUDA_ARCH_FEAT_SM90_ALL
 #define __device__
 #define __global__
 #define __forceinline__ inline
