@@ -6,6 +6,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8
 from libc.stdio cimport snprintf
+from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
 from madspace.capi cimport MS_ERROR_ARGUMENT, ms_api, ms_device, ms_kernel, ms_module, ms_stream
@@ -18,7 +19,7 @@ from madspace.capi._streams cimport stream_object
 from madspace.core cimport _plain as plain
 from madspace.core._kernel_code cimport CACHED_DEVICES
 from madspace.core._recording cimport n_recordings, note_kept
-from madspace.core._shape cimport MAX_SHARED
+from madspace.core._shape cimport MAX_SHARED, Shape
 from madspace.core.kernel cimport Kernel
 from madspace.core.module cimport Module
 from madspace.core.stream cimport Stream
@@ -113,6 +114,7 @@ cdef int check_params(const vector[size_t]* sizes, void** params) noexcept nogil
 cdef int queue(ms_kernel kernel, const unsigned int* grid, const unsigned int* block, const unsigned int* cluster,
                bint cooperative, unsigned int shared, ms_stream stream, void** params) noexcept nogil:
     cdef char detail[DETAIL_LENGTH]
+    cdef Shape shape
     cdef void* function = NULL
     cdef int code
     cdef Object* found = look_up(kernel, kKernel, "kernel")
@@ -131,7 +133,13 @@ cdef int queue(ms_kernel kernel, const unsigned int* grid, const unsigned int* b
     code = check_params(<const vector[size_t]*>found.more[2], params)
     if code != 0:
         return code
-    code = plain.launch(on.context, function, grid, block, cluster, cooperative, shared, on.native, params)
+    memset(&shape, 0, sizeof(shape))
+    memcpy(shape.grid, grid, sizeof(shape.grid))
+    memcpy(shape.block, block, sizeof(shape.block))
+    if cluster != NULL:
+        memcpy(shape.cluster, cluster, sizeof(shape.cluster))
+    shape.shared, shape.cooperative = shared, cooperative
+    code = plain.launch(on.context, function, &shape, on.native, params)
     if code != 0:
         snprintf(detail, DETAIL_LENGTH, "kernel %.100s, grid (%u, %u, %u), block (%u, %u, %u), %u bytes of dynamic shared "
                  "memory", <const char*>found.more[1], grid[0], grid[1], grid[2], block[0], block[1], block[2], shared)

@@ -3,6 +3,7 @@
 # before resolve_plain(), the code is that of a driver that is not there (see _teardown.state() for the reason).
 from libc.stdint cimport uint64_t
 
+from madspace.core._shape cimport Shape
 from madspace.core.device cimport Device
 
 
@@ -28,10 +29,7 @@ cdef int mem_free(void* context, void* ptr, void* stream) noexcept nogil
 cdef int mem_copy(void* context, void* target, const void* source, size_t nbytes, void* stream) noexcept nogil
 cdef int mem_fill(void* context, void* target, unsigned char value, size_t nbytes, void* stream) noexcept nogil
 
-# cluster NULL: none. grid, block and cluster are three numbers each.
-cdef int launch(void* context, void* function, const unsigned int* grid, const unsigned int* block,
-                const unsigned int* cluster, bint cooperative, unsigned int shared, void* stream,
-                void** params) noexcept nogil
+cdef int launch(void* context, void* function, const Shape* shape, void* stream, void** params) noexcept nogil
 cdef int graph_launch(void* context, void* graph, void* stream) noexcept nogil      # 900 while the stream is captured
 
 # The context of a device, for the calls above.

@@ -1,6 +1,5 @@
 """Driver calls that return their code, for callers without an interpreter."""
 from libc.stdint cimport uint64_t, uintptr_t
-from libc.string cimport memcpy
 
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport (
@@ -9,7 +8,7 @@ from cuda.bindings.cydriver cimport (
 )
 
 from madspace.core cimport _driver as drv
-from madspace.core._shape cimport MAX_ATTRIBUTES, Shape, fill_config
+from madspace.core._shape cimport MAX_ATTRIBUTES, Shape, fill_config, is_plain
 from madspace.core._teardown cimport is_closed
 from madspace.core.device cimport Device
 
@@ -262,27 +261,19 @@ cdef int mem_fill(void* context, void* target, unsigned char value, size_t nbyte
 
 # ---- launches ----
 
-cdef int launch(void* context, void* function, const unsigned int* grid, const unsigned int* block,
-                const unsigned int* cluster, bint cooperative, unsigned int shared, void* stream,
-                void** params) noexcept nogil:
-    cdef Shape shape
+cdef int launch(void* context, void* function, const Shape* shape, void* stream, void** params) noexcept nogil:
     cdef CUlaunchConfig config
     cdef CUlaunchAttribute attributes[MAX_ATTRIBUTES]
     cdef bint pushed
     cdef int code = enter(context, &pushed)
     if code != 0:
         return code
-    if cluster == NULL and not cooperative:
-        code = <int>raw_launch_kernel(<CUfunction>function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                      shared, <CUstream>stream, params, NULL)
+    if is_plain(shape):
+        code = <int>raw_launch_kernel(
+            <CUfunction>function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1],
+            shape.block[2], shape.shared, <CUstream>stream, params, NULL)
     else:
-        memcpy(shape.grid, grid, sizeof(shape.grid))
-        memcpy(shape.block, block, sizeof(shape.block))
-        shape.cluster[0] = 0
-        if cluster != NULL:
-            memcpy(shape.cluster, cluster, sizeof(shape.cluster))
-        shape.shared, shape.cooperative = shared, cooperative
-        fill_config(&shape, <CUstream>stream, &config, attributes)
+        fill_config(shape, <CUstream>stream, &config, attributes)
         code = <int>raw_launch_kernel_ex(&config, <CUfunction>function, params, NULL)
     drv.quiet_leave(pushed)
     return code

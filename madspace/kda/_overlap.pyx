@@ -14,6 +14,14 @@ cdef struct Range:
 
 
 cdef int refuse_overlaps(Call* call, char* scratch, size_t nbytes) except -1:
+    cdef int which, other
+    if find_overlap(call, scratch, nbytes, &which, &other):
+        name = "workspace" if which < 0 else NAMES[which]
+        raise ValueError(f"{name}: expected memory of its own, got memory shared with {NAMES[other]}")
+    return 0
+
+
+cdef bint find_overlap(Call* call, char* scratch, size_t nbytes, int* which, int* other) noexcept nogil:
     cdef Range ranges[N_ARRAYS]
     cdef Range workspace
     cdef int i, k
@@ -25,8 +33,9 @@ cdef int refuse_overlaps(Call* call, char* scratch, size_t nbytes) except -1:
     if scratch != NULL:
         workspace.high += nbytes
     for i in range(N_ARRAYS):
+        which[0], other[0] = -1, i
         if meet(&ranges[i], &workspace) and touches(&call.arrays[i], &workspace):
-            raise ValueError(f"workspace: expected memory of its own, got memory shared with {NAMES[i]}")
+            return True
         # Whatever is written is compact, so its range is its memory; what is read may have gaps.
         if i < N_INPUTS:
             continue
@@ -35,11 +44,12 @@ cdef int refuse_overlaps(Call* call, char* scratch, size_t nbytes) except -1:
                 continue
             if i == FINAL_STATE and k == INITIAL_STATE and ranges[k].low == ranges[i].low:
                 continue        # of one shape and dtype: updated in place
-            raise ValueError(f"{NAMES[i]}: expected memory of its own, got memory shared with {NAMES[k]}")
-    return 0
+            which[0], other[0] = i, k
+            return True
+    return False
 
 
-cdef Range range_of(Operand* x) noexcept:
+cdef Range range_of(Operand* x) noexcept nogil:
     cdef Range result
     cdef int64_t low = 0
     cdef int64_t count
@@ -52,11 +62,11 @@ cdef Range range_of(Operand* x) noexcept:
     return result
 
 
-cdef inline bint meet(Range* a, Range* b) noexcept:
+cdef inline bint meet(Range* a, Range* b) noexcept nogil:
     return a.low < b.high and b.low < a.high
 
 
-cdef bint touches(Operand* x, Range* other) noexcept:
+cdef bint touches(Operand* x, Range* other) noexcept nogil:
     """Tell whether an element of x lies in the other range, which has no gaps."""
     cdef int order[8]
     cdef int i, k, n = 0
@@ -74,7 +84,7 @@ cdef bint touches(Operand* x, Range* other) noexcept:
     return any_inside(x, order, n, x.data, other)
 
 
-cdef bint any_inside(Operand* x, int* order, int n, char* first, Range* other) noexcept:
+cdef bint any_inside(Operand* x, int* order, int n, char* first, Range* other) noexcept nogil:
     cdef int64_t itemsize = x.bits // 8
     cdef int64_t low = 0
     cdef int64_t high = itemsize
@@ -105,9 +115,9 @@ cdef bint any_inside(Operand* x, int* order, int n, char* first, Range* other) n
     return end - begin > 64     # rather refused than looked at for ever
 
 
-cdef inline int64_t absolute(int64_t value) noexcept:
+cdef inline int64_t absolute(int64_t value) noexcept nogil:
     return value if value >= 0 else -value
 
 
-cdef inline int64_t floor_divided(int64_t a, int64_t b) noexcept:
+cdef inline int64_t floor_divided(int64_t a, int64_t b) noexcept nogil:
     return a // b               # as in Python
