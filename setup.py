@@ -16,21 +16,25 @@ import build_cubins  # noqa: E402
 import build_native  # noqa: E402
 
 
+def link_headers():
+    """Show the device headers, of which there is one copy, beside the C API's: where an installed package has both."""
+    folder = ROOT / "madspace" / "include" / "madspace"
+    for header in (ROOT / "cuda_src" / "include" / "madspace").glob("*.h"):
+        link = folder / header.name
+        if not link.is_symlink():
+            link.symlink_to(Path("../../../cuda_src/include/madspace") / header.name)
+    for link in folder.glob("*.h"):
+        if not link.exists():  # a header that is gone
+            link.unlink()
+
+
 class BuildPy(build_py):
-    """Copy the Python files and the device headers into an empty folder, so that nothing deleted stays in a wheel."""
+    """Copy the package into an empty folder, so that nothing deleted stays in a wheel."""
 
     def run(self):
-        headers = ROOT / "cuda_src" / "include" / "madspace"
-        link = ROOT / "madspace" / "include" / "madspace"
-        # One copy of the headers in the repository; the source tree shows them where an installed package has them.
-        link.parent.mkdir(exist_ok=True)
-        if not link.is_symlink():
-            link.symlink_to(Path("../../cuda_src/include/madspace"))
         if not self.editable_mode:
             shutil.rmtree(Path(self.build_lib) / "madspace", ignore_errors=True)
         super().run()
-        if not self.editable_mode:
-            shutil.copytree(headers, Path(self.build_lib) / "madspace" / "include" / "madspace", dirs_exist_ok=True)
 
 
 class BuildCubins(Command):
@@ -75,6 +79,7 @@ class Build(build):
 
 
 if __name__ == "__main__":
+    link_headers()
     setup(
         ext_modules=build_native.extensions(),
         cmdclass={
