@@ -63,14 +63,15 @@ def functions(text: str) -> list[tuple[str, str, str]]:
 
 
 def parameter_types(parameters: str) -> list:
-    """Return the ctypes of a parameter list; addresses and handles are all c_void_p."""
+    """Return the ctypes of a parameter list; addresses and handles are all c_void_p, Python objects py_object."""
     if parameters == "void":
         return []
     types = []
     for parameter in re.sub(r"\(\*\w+\)\([^)]*\)", "*callback", parameters).split(", "):
         kind = re.sub(r"^(const|struct) ", "", parameter).split(" ")[0]
         is_address = "*" in parameter or "[" in parameter or kind not in TYPES
-        types.append(ctypes.c_void_p if is_address else TYPES[kind])
+        is_object = parameter.startswith("PyObject* ")
+        types.append(ctypes.py_object if is_object else ctypes.c_void_p if is_address else TYPES[kind])
     return types
 
 
@@ -128,6 +129,14 @@ class Table:
         getattr(self, name)(*arguments, ctypes.byref(out))
         return out.value
 
+    def object(self, name, *arguments):
+        """Return the Python object of which a function writes a reference to its last argument."""
+        out = ctypes.py_object()
+        getattr(self, name)(*arguments, ctypes.byref(out))
+        value = out.value
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(value))  # the one that the function gave; `value` has its own
+        return value
+
 
 def extent(*numbers):
     """Return three unsigned numbers for a launch."""
@@ -136,4 +145,22 @@ def extent(*numbers):
 
 def parameters(*values):
     """Return the addresses of ctypes objects, for a launch."""
-    return (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
+    addresses = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
+    addresses.kept = values
+    return addresses
+
+
+def fill(api, kernel, queue, address, value, n=1024):
+    """Launch ``ms_test_fill``, which writes a value to n words."""
+    arguments = ctypes.c_void_p(address), ctypes.c_uint(value), ctypes.c_uint(n)
+    api.kernel_launch(kernel, extent(4, 1, 1), extent(256, 1, 1), 0, queue, parameters(*arguments))
+
+
+def refused(name, call, *arguments):
+    """Expect a call to give this code; return the message."""
+    try:
+        call(*arguments)
+    except ApiError as error:
+        assert error.name == name, error
+        return error.message
+    raise AssertionError(f"expected {name}, got MS_OK")
