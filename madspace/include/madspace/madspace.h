@@ -295,7 +295,7 @@ MADSPACE_INLINE int ms_import(void) {
             MADSPACE_API_MAJOR);
         return -1;
     }
-    if (table->minor < MADSPACE_API_MINOR || table->size < sizeof(ms_api)) {
+    if ((int)table->minor < MADSPACE_API_MINOR || table->size < sizeof(ms_api)) {
         PyErr_Format(
             PyExc_ImportError,
             "this extension needs madspace's C API %d.%d or later, the installed madspace-driver has %d.%d (%zu "
