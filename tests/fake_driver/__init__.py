@@ -69,6 +69,10 @@ class Fake:
             counts[name.decode()] = self.lib.fake_live(len(counts))
         return counts | {"bytes": self.lib.fake_live_bytes(), "null_stream": self.lib.fake_null_stream_uses()}
 
+    def handles(self) -> dict[str, int]:
+        """Return the counts but for events: idle ones are kept."""
+        return {kind: n for kind, n in self.counts().items() if kind != "event"}
+
     def log(self, name: str | None = None) -> list[Call]:
         """Return the calls since the last ``clear_log()``, oldest first; only those of one name where it is given."""
         calls = []
