@@ -8,6 +8,7 @@ import numpy as np
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FP32 = np.dtype(np.float32)
 LOWER_BOUND = -5.0
+ARRAYS = ("q", "k", "v", "g", "beta")  # those with tokens
 # Random numbers are made for some tokens and heads and used again, moved, for more: a large call costs a copy only.
 BASE_HEADS = 8
 BASE_TOKENS = (1021, 8191)  # primes, so that no two heads of a call are the same
@@ -21,6 +22,20 @@ def bf16(x):
 def offsets(lengths, dtype=np.int64):
     """Return cu_seqlens of sequences of these lengths."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)
+
+
+def draw(b=1, t=40, hk=1, hv=None, d=64, seed=1):
+    """Draw the arrays of a call: standard normal bfloat16, and the three gate parameters."""
+    hv = hk if hv is None else hv
+    rng = np.random.default_rng(seed)
+    shapes = {"q": (b, t, hk, d), "k": (b, t, hk, d), "v": (b, t, hv, d), "g": (b, t, hv, d), "beta": (b, t, hv)}
+    arrays = {name: rng.standard_normal(shape).astype(BF16) for name, shape in shapes.items()}
+    return arrays | {
+        "scale": d**-0.5,
+        "A_log": rng.random(hv).astype(np.float32),
+        "dt_bias": rng.random((hv, d)).astype(np.float32),
+        "lower_bound": LOWER_BOUND,
+    }
 
 
 def _spread(base, tokens, heads):
