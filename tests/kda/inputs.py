@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import ml_dtypes
 import numpy as np
 
@@ -47,6 +49,27 @@ def _spread(base, tokens, heads):
     return out
 
 
+@functools.lru_cache(maxsize=4)
+def _upstream_base(tokens, heads, key_heads, D, seed):
+    """Return what the inputs of `upstream` are made of: arrays by name, ``A_log`` and ``dt_bias``."""
+    rng = np.random.default_rng(seed)
+
+    def normal(n_heads, channels=D, unit=False):
+        base = rng.standard_normal((tokens, min(n_heads, BASE_HEADS), channels), np.float32)
+        if unit:
+            base /= np.sqrt((base * base).sum(-1, keepdims=True))
+        return bf16(base)
+
+    bases = {
+        "q": normal(key_heads, unit=True),
+        "k": normal(key_heads, unit=True),
+        "v": normal(heads),
+        "g": normal(heads),
+        "beta": normal(heads, 1)[..., 0],
+    }
+    return bases, rng.random(heads, np.float32), rng.random((heads, D), np.float32)
+
+
 def upstream(tokens, heads, *, batches=1, key_heads=None, D=128, seed=0, cu_seqlens=None, gate=None):
     """Return the inputs of upstream's full test: unit normal q and k, normal v, g and beta, uniform gate parameters.
 
@@ -57,27 +80,15 @@ def upstream(tokens, heads, *, batches=1, key_heads=None, D=128, seed=0, cu_seql
     gate : float, optional
         The same logit everywhere, with zero ``A_log`` and ``dt_bias``.
     """
-    rng = np.random.default_rng(seed)
     key_heads = key_heads or heads
     base_tokens = BASE_TOKENS[batches * tokens > BASE_TOKENS[0]]
-
-    def normal(n_heads, channels=D, unit=False):
-        base = rng.standard_normal((base_tokens, min(n_heads, BASE_HEADS), channels), np.float32)
-        if unit:
-            base /= np.sqrt((base * base).sum(-1, keepdims=True))
-        return _spread(bf16(base), batches * tokens, n_heads).reshape(batches, tokens, n_heads, channels)
-
+    bases, A_log, dt_bias = _upstream_base(base_tokens, heads, key_heads, D, seed)
+    n_heads = {"q": key_heads, "k": key_heads, "v": heads, "g": heads, "beta": heads}
     inputs = {
-        "q": normal(key_heads, unit=True),
-        "k": normal(key_heads, unit=True),
-        "v": normal(heads),
-        "g": normal(heads),
-        "beta": normal(heads, 1)[..., 0],
-        "scale": D**-0.5,
-        "A_log": rng.random(heads, np.float32),
-        "dt_bias": rng.random((heads, D), np.float32),
-        "lower_bound": LOWER_BOUND,
+        name: _spread(base, batches * tokens, n_heads[name]).reshape(batches, tokens, n_heads[name], *base.shape[2:])
+        for name, base in bases.items()
     }
+    inputs |= {"scale": D**-0.5, "A_log": A_log.copy(), "dt_bias": dt_bias.copy(), "lower_bound": LOWER_BOUND}
     if gate is not None:
         inputs["g"] = np.full_like(inputs["g"], gate)
         inputs["A_log"][:] = inputs["dt_bias"][:] = 0
