@@ -184,8 +184,8 @@ MS_FN void make_products(u32 slot, const float (&q_factor)[2], const float (&k_f
                 in.q[i] = pack(low_of(in.q[i]) * (q_factor[row] * down_x), high_of(in.q[i]) * (q_factor[row] * down_y));
                 kd[i] = pack(key_x * down_x, key_y * down_y);
                 ki[i] = pack(up_x, up_y);
-                kr[i] = half == 0 ? pack(up_x * in.decay.x, up_y * in.decay.y)
-                                  : pack(up_x * in.decay.z, up_y * in.decay.w);
+                kr[i] =
+                    half == 0 ? pack(up_x * in.decay.x, up_y * in.decay.y) : pack(up_x * in.decay.z, up_y * in.decay.w);
             }
         }
         __syncwarp();
@@ -320,8 +320,7 @@ MS_FN void make_record(u32 slot, const Args& args, const Gate<D>& gate, float be
     if (bad < kChunk) poison<D>(slot, bad);
     u32 kd[D / 16][4];
 #pragma unroll
-    for (int s = 0; s < D / 16; ++s)
-        load_matrices_transposed(kd[s], key_matrix_place<D>(slot) + 64 * s);
+    for (int s = 0; s < D / 16; ++s) load_matrices_transposed(kd[s], key_matrix_place<D>(slot) + 64 * s);
     __syncwarp();
     if (lane % 4 == 0) {
         store_4(slot + R::kDiagonal + lane, __float_as_uint(diagonal[0]));

@@ -2,7 +2,8 @@
 
 On a GPU, D = 128, bfloat16, float32 states in and out. "replay": one call captured, events around back-to-back replays,
 the usual figure; "cold": the same over so many sets of buffers that none is left in the L2 cache when it is used again
-(only where a set would fit there); "host": enqueue into a drained queue, beside a raw C launch of an empty kernel.
+(only where a set would fit there); "host": enqueue of a call, one of 16 into a drained queue, beside raw C launches of
+an empty kernel, 16 as well.
 Fast gates (normal logits) forget within 16 tokens, slow ones (-8) do not: implementations that skip work differ there.
 Peers get the same inputs as torch tensors, where they are installed. On the CPU: time of a call on all threads.
 Results are checked against a float64 recurrence before anything is timed.
@@ -22,6 +23,7 @@ from madspace.bench.terminal import Progress, table
 from madspace.bench.timing import interleaved, pinned, timed
 
 REPLAYS = 20
+ENQUEUED = 16
 COLD_BYTES = 160e6  # three times the L2 cache of an H200
 MAX_SETS = 256
 ROUNDS, QUICK_ROUNDS = 21, 3
@@ -69,12 +71,12 @@ def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, 
 
     def host() -> float:
         stream.synchronize()
-        seconds = timed(lambda: call(stream=stream), 1)
+        seconds = timed(lambda: call(stream=stream), ENQUEUED)
         stream.synchronize()
         return seconds
 
     graph = captured([call], stream)
-    samples = {"replay": replays(graph, stream), "host": host, "c_launch": twin.launch(1, wait=False)}
+    samples = {"replay": replays(graph, stream), "host": host, "c_launch": twin.launch(ENQUEUED, wait=False)}
     sets = [call]
     if case.nbytes() < COLD_BYTES / 2:
         with madspace.stream(stream):

@@ -220,5 +220,7 @@ def make(kind: str, inputs: dict[str, Any], device: str, twin: CTwin | None, *, 
     if kind == "torch":
         call = Call(inputs, device, own_workspace=reuse, put=lambda x: to_torch(x, device))
         return HostCall(call) if twin is None else TorchCall(call, twin.stream)
-    call = Call(inputs, device, own_workspace=reuse)
-    return HostCall(call) if twin is None else OwnCall(call, twin.stream)
+    if twin is None:
+        return HostCall(Call(inputs, device, own_workspace=reuse))
+    with madspace.stream(twin.stream):  # the memory belongs to it: nothing has to be ordered with other streams
+        return OwnCall(Call(inputs, device, own_workspace=reuse), twin.stream)

@@ -13,8 +13,8 @@ cdef class Use:
     cdef CUevent event
 
 
-# Work about to be queued on a stream, on several buffers perhaps: what is asked of the driver and told to it once for all
-# of them. settle() between the work's two brackets, when the answers may be others.
+# Work about to be queued on a stream, on several buffers perhaps: what is asked of the driver, and told to it, once for
+# all of them. settle() between the work's two brackets, when the answers may be others.
 cdef class Work:
     cdef Stream stream
     cdef object key             # of the stream

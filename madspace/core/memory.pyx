@@ -15,12 +15,11 @@ from madspace.core._numbers cimport whole_number
 from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_of, recording_with
 from madspace.core._staging cimport upload
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport Use, Work, is_captured, is_same, key_of, lasting, new_use, work_on
+from madspace.core._uses cimport Use, Work, is_captured, is_same, key_of, lasting, work_on
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.allocator cimport Allocator
 from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device
-from madspace.core.event cimport order_streams
 from madspace.core.pool cimport MemoryPool, defer_free, own_pool
 from madspace.core.stream cimport Stream
 
