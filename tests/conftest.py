@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,8 @@ CAPABILITIES = {
     "matplotlib": _installed("matplotlib"),
     "mpmath": _installed("mpmath"),
     "hypothesis": _installed("hypothesis"),
+    "cmake": lambda: shutil.which("cmake") is not None,
+    "pkg_config": lambda: shutil.which("pkg-config") is not None,
     "x86_64": lambda: platform.machine() == "x86_64",
     "fork": lambda: hasattr(os, "fork"),
     "no_driver": lambda: not Path("/dev/nvidiactl").exists(),

@@ -74,6 +74,12 @@ def test_wheel_holds_the_device_headers_once(root, names):
     assert {name for name in headers if f"madspace/include/madspace/{name}" not in names} == set()
 
 
+def test_wheel_holds_what_extensions_are_built_with(root, names):
+    shared = {str(path.relative_to(root)) for path in root.glob("madspace/share/**/*") if path.is_file()}
+    assert len(shared) == 3
+    assert shared | {"madspace/include/madspace/madspace.h", "madspace/capi/__init__.pxd"} <= names
+
+
 def test_wheel_holds_what_its_manifest_lists(built, names):
     with zipfile.ZipFile(built[0]) as archive:
         manifest = json.loads(archive.read("madspace/_cubins/manifest.json"))
