@@ -16,25 +16,30 @@ import build_cubins  # noqa: E402
 import build_native  # noqa: E402
 
 
+DEVICE_HEADERS = ROOT / "cuda_src" / "include" / "madspace"
+
+
 def link_headers():
     """Show the device headers, of which there is one copy, beside the C API's: where an installed package has both."""
     folder = ROOT / "madspace" / "include" / "madspace"
-    for header in (ROOT / "cuda_src" / "include" / "madspace").glob("*.h"):
-        link = folder / header.name
-        if not link.is_symlink():
-            link.symlink_to(Path("../../../cuda_src/include/madspace") / header.name)
-    for link in folder.glob("*.h"):
+    for link in folder.iterdir():
         if not link.exists():  # a header that is gone
             link.unlink()
+    for header in DEVICE_HEADERS.glob("*.h"):
+        link = folder / header.name
+        if not link.exists():
+            link.symlink_to(Path("../../../cuda_src/include/madspace") / header.name)
 
 
 class BuildPy(build_py):
-    """Copy the package into an empty folder, so that nothing deleted stays in a wheel."""
+    """Copy the package and the device headers into an empty folder, so that nothing deleted stays in a wheel."""
 
     def run(self):
         if not self.editable_mode:
             shutil.rmtree(Path(self.build_lib) / "madspace", ignore_errors=True)
         super().run()
+        if not self.editable_mode:
+            shutil.copytree(DEVICE_HEADERS, Path(self.build_lib) / "madspace/include/madspace", dirs_exist_ok=True)
 
 
 class BuildCubins(Command):

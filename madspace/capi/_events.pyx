@@ -15,9 +15,7 @@ from madspace.core cimport _plain as plain
 from madspace.core.event cimport Event
 
 cdef enum:
-    INVALID_VALUE = 1
     NOT_READY = 600
-    CAPTURE_ISOLATION = 905
     CAPTURED_EVENT = 907
 
 
@@ -113,7 +111,7 @@ cdef int native(ms_event event, void** handle) noexcept nogil:
 
 
 cdef int record(ms_event event, ms_stream stream) noexcept nogil:
-    cdef uint64_t capture
+    cdef uint64_t capture = 0
     cdef int code
     cdef Object* found = find_event(event, "event")
     cdef Object* where = <Object*>NULL if found == NULL else look_up(stream, kStream, "stream")
@@ -122,9 +120,7 @@ cdef int record(ms_event event, ms_stream stream) noexcept nogil:
     if where.device != found.device:
         return write_failure(failure(), MS_ERROR_DEVICE, "stream: expected one of device %d, the event's, got one of "
                              "device %d", found.device, where.device)
-    code = plain.stream_capture(where.context, where.native, &capture)
-    if code == 0:
-        code = plain.event_record(where.context, found.native, where.native)
+    code = plain.event_record(where.context, found.native, where.native, &capture)
     if code != 0:
         return driver_failed(code, "cuEventRecord")
     is_recorded(found)[0] = True
@@ -133,19 +129,13 @@ cdef int record(ms_event event, ms_stream stream) noexcept nogil:
 
 
 cdef int wait(ms_stream stream, ms_event event) noexcept nogil:
-    cdef uint64_t capture
     cdef int code
     cdef Object* where = look_up(stream, kStream, "stream")
     cdef Object* found = <Object*>NULL if where == NULL else find_event(event, "event")
     if found == NULL:
         return failure().status
-    code = plain.stream_capture(where.context, where.native, &capture)
-    if code == 0 and is_recorded(found)[0] and capture != 0 and capture != capture_of(found)[0]:
-        return driver_failed(CAPTURE_ISOLATION, "cuStreamWaitEvent")
-    if code == 0:
-        code = plain.stream_wait_event(where.context, where.native, found.native)
-    if code == INVALID_VALUE and capture_of(found)[0] != 0:
-        code = CAPTURED_EVENT           # as madspace.Stream.wait: of a capture that is over
+    code = plain.stream_wait_event(
+        where.context, where.native, found.native, is_recorded(found)[0], capture_of(found)[0])
     return driver_failed(code, "cuStreamWaitEvent") if code else 0
 
 

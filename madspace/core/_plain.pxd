@@ -16,10 +16,11 @@ cdef int context_synchronize(void* context) noexcept nogil
 
 cdef int stream_synchronize(void* context, void* stream) noexcept nogil     # 900 while it is captured, as the next two
 cdef int stream_query(void* context, void* stream) noexcept nogil           # 600: not yet
-cdef int stream_capture(void* context, void* stream, uint64_t* capture) noexcept nogil     # 0 for none; 901: a broken one
-cdef int stream_wait_event(void* context, void* stream, void* event) noexcept nogil
+# What the event recorded last, if anything, was in the capture of that id, 0 for none. 905 where the stream is in another
+# capture, which goes on; 907 for an event of one that is over.
+cdef int stream_wait_event(void* context, void* stream, void* event, bint recorded, uint64_t capture) noexcept nogil
 
-cdef int event_record(void* context, void* event, void* stream) noexcept nogil
+cdef int event_record(void* context, void* event, void* stream, uint64_t* capture) noexcept nogil   # and in which capture
 cdef int event_query(void* context, void* event) noexcept nogil
 cdef int event_synchronize(void* context, void* event) noexcept nogil
 cdef int event_elapsed(void* context, void* start, void* end, float* ms) noexcept nogil

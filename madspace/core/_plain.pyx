@@ -144,37 +144,42 @@ cdef int stream_query(void* context, void* stream) noexcept nogil:
     return code
 
 
-cdef int stream_capture(void* context, void* stream, uint64_t* capture) noexcept nogil:
+cdef inline int find_capture(CUstream stream, uint64_t* capture) noexcept nogil:
+    """The capture that a stream is in, 0 for none; 901 for a broken one."""
     cdef cydriver.CUstreamCaptureStatus status = cydriver.CU_STREAM_CAPTURE_STATUS_NONE
-    cdef bint pushed
-    cdef int code = enter(context, &pushed)
+    cdef int code = <int>raw_stream_is_capturing(stream, &status)
     capture[0] = 0
-    if code != 0:
-        return code
-    code = <int>raw_stream_is_capturing(<CUstream>stream, &status)
     if code == 0 and status != cydriver.CU_STREAM_CAPTURE_STATUS_NONE:
-        code = <int>raw_stream_get_capture_info(<CUstream>stream, &status, capture, NULL, NULL, NULL, NULL)
+        code = <int>raw_stream_get_capture_info(stream, &status, capture, NULL, NULL, NULL, NULL)
         if code == 0 and status != cydriver.CU_STREAM_CAPTURE_STATUS_ACTIVE:
-            capture[0] = 0
             code = cydriver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-    drv.quiet_leave(pushed)
     return code
 
 
-cdef int stream_wait_event(void* context, void* stream, void* event) noexcept nogil:
+cdef int stream_wait_event(void* context, void* stream, void* event, bint recorded, uint64_t capture) noexcept nogil:
+    cdef uint64_t now = 0
     cdef bint pushed
     cdef int code = enter(context, &pushed)
     if code == 0:
-        code = <int>raw_stream_wait_event(<CUstream>stream, <CUevent>event, 0)
+        code = find_capture(<CUstream>stream, &now)
+        # The driver would refuse it as well, and break the capture.
+        if code == 0 and recorded and now != 0 and now != capture:
+            code = cydriver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION
+        elif code == 0:
+            code = <int>raw_stream_wait_event(<CUstream>stream, <CUevent>event, 0)
+            if code == cydriver.CUDA_ERROR_INVALID_VALUE and capture != 0:
+                code = cydriver.CUDA_ERROR_CAPTURED_EVENT       # driver 580's answer, see Event.hold_back()
         drv.quiet_leave(pushed)
     return code
 
 
-cdef int event_record(void* context, void* event, void* stream) noexcept nogil:
+cdef int event_record(void* context, void* event, void* stream, uint64_t* capture) noexcept nogil:
     cdef bint pushed
     cdef int code = enter(context, &pushed)
     if code == 0:
-        code = <int>raw_event_record(<CUevent>event, <CUstream>stream)
+        code = find_capture(<CUstream>stream, capture)
+        if code == 0:
+            code = <int>raw_event_record(<CUevent>event, <CUstream>stream)
         drv.quiet_leave(pushed)
     return code
 
