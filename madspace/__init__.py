@@ -3,6 +3,7 @@
 from importlib import metadata as _metadata
 
 from madspace import kda
+from madspace.capi._table import capsule as _C_API
 from madspace.core._foreign import release_inputs
 from madspace.core._library import is_available
 from madspace.core.allocator import set_allocator

@@ -69,23 +69,27 @@ def handles(things: Sequence[madspace.Stream] | Sequence[madspace.Event]) -> Any
 
 
 class Operation:
-    """One of the operations of c_twin.c with what it works on.
+    """An operation in C with what it works on.
 
     Parameters
     ----------
     library : ctypes.CDLL
-        The compiled twin.
+        The compiled twin, which runs it.
+    function : ctypes function
+        ``int (*)(const void* given)``, 0 for success.
     name : str
-        What follows ``op_`` in its source.
-    given : Operands
-        Kept alive with everything in it.
+        What messages call it.
+    given : ctypes.Structure
+        What it is given, with the context as the first field; kept alive with everything in it.
     keep : object
         Kept alive as well.
     """
 
-    def __init__(self, library: ctypes.CDLL, name: str, given: Operands, keep: Any = None) -> None:
-        self._library, self._name, self._given, self._keep = library, name, given, keep
-        self._function = ctypes.cast(library[f"op_{name}"], ctypes.c_void_p)
+    def __init__(
+        self, library: ctypes.CDLL, function: Any, name: str, given: ctypes.Structure, keep: Any = None
+    ) -> None:
+        self._library, self._name, self._given, self._keep = library, name, ctypes.pointer(given), keep
+        self._function = ctypes.cast(function, ctypes.c_void_p)
 
     def mean(self, n: int) -> float:
         """Return seconds per operation of n in a row."""
@@ -163,7 +167,16 @@ class CTwin:
             Handles and sizes by their names in `Operands`; context, kernel and stream are those of the twin by default.
         """
         fixed = {"context": self._context, "kernel": self.kernel.handle, "stream": self.stream.handle}
-        return Operation(self._lib, name, Operands(**(fixed | operands)), keep)
+        return self.run(self._lib[f"op_{name}"], name, Operands(**(fixed | operands)), keep)
+
+    def run(self, function: Any, name: str, given: ctypes.Structure, keep: Any = None) -> Operation:
+        """Return an operation of another library; see `Operation`."""
+        return Operation(self._lib, function, name, given, keep)
+
+    @property
+    def context_handle(self) -> int:
+        """The driver's handle of the device's primary context."""
+        return int(self._context)
 
     def kernels(self, graph: madspace.Graph) -> Operation:
         """Return an operation: launches of each kernel of a graph as it was captured, and nothing else.
@@ -196,24 +209,39 @@ class CTwin:
         return measure
 
 
-def _compiled() -> ctypes.CDLL:
-    """Compile c_twin.c, which is part of the package, and load the result."""
+def compiled(name: str, kind: type[ctypes.CDLL] = ctypes.CDLL, options: Sequence[str] = ()) -> ctypes.CDLL:
+    """Compile a C file of this package, and load the result.
+
+    Parameters
+    ----------
+    name : str
+        Of the file.
+    kind : type, optional
+        How it is loaded.
+    options : sequence of str, optional
+        Of the compiler.
+    """
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        raise RuntimeError("c_twin: no C compiler found (gcc or cc on PATH, or CC)")
-    source = resources.files("madspace.bench") / "c_twin.c"
+        raise RuntimeError(f"{name}: no C compiler found (gcc or cc on PATH, or CC)")
+    source = resources.files("madspace.bench") / name
     with tempfile.TemporaryDirectory() as folder, resources.as_file(source) as path:
-        library = Path(folder) / "c_twin.so"
-        command = [*compiler.split(), "-O2", "-shared", "-fPIC", str(path), "-o", str(library), "-ldl"]
+        library = Path(folder) / "library.so"
+        command = [*compiler.split(), "-O2", "-shared", "-fPIC", *options, str(path), "-o", str(library), "-ldl"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"c_twin: {' '.join(command)}: {done.stderr.strip()}")
-        loaded = ctypes.CDLL(str(library))
+            raise RuntimeError(f"{name}: {' '.join(command)}: {done.stderr.strip()}")
+        return kind(str(library))
+
+
+def _compiled() -> ctypes.CDLL:
+    """Compile and load c_twin.c."""
+    loaded = compiled("c_twin.c")
     loaded.twin_load.restype = ctypes.c_char_p
     loaded.twin_load.argtypes = [ctypes.c_char_p]
     loaded.twin_context.restype = ctypes.c_void_p
     loaded.twin_enter.argtypes = [ctypes.c_void_p]
     loaded.twin_run.restype = ctypes.c_double
-    loaded.twin_run.argtypes = [ctypes.c_void_p, ctypes.POINTER(Operands), ctypes.c_int]
+    loaded.twin_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
     loaded.twin_run_each.argtypes = [*loaded.twin_run.argtypes, ctypes.POINTER(ctypes.c_double)]
     return loaded

@@ -18,7 +18,9 @@ _FIRST_SPECIAL = 90
 
 
 def get_include() -> str:
-    """Return the folder of madspace's headers, for ``-I``; the device headers are ``<madspace/...>`` in it.
+    """Return the folder of madspace's headers, for ``-I``.
+
+    ``<madspace/madspace.h>`` in it is the C API, the others are headers for device code.
 
     Returns
     -------
@@ -32,8 +34,8 @@ def get_include() -> str:
     """
     package = Path(__file__).resolve().parents[1]
     built = package / "include"
-    # A source tree that was never built has them where they are kept.
-    return str(built if (built / "madspace").is_dir() else package.parent / "cuda_src" / "include")
+    # A source tree that was never built has the device headers where they are kept.
+    return str(built if (built / "madspace" / "portable.h").exists() else package.parent / "cuda_src" / "include")
 
 
 def compile_image(

@@ -11,50 +11,6 @@ from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
 
-cdef extern from "program.h" namespace "madspace" nogil:
-    ctypedef struct ProgramStep:
-        int op
-        int n_in
-        int n_out
-        int is_in_place
-        long long first
-    ctypedef struct ProgramColumn:
-        char* data
-        long long stride
-        int kind
-        int reg[4]
-    ctypedef struct Program:
-        const int* registers
-        const ProgramStep* steps
-        const double* constants
-        const ProgramColumn* inputs
-        const ProgramColumn* outputs
-        long long n_steps
-        long long n_inputs
-        long long n_outputs
-        int n_constants
-        int n_registers
-        int n_scratch
-        int n_pointers
-        atomic[int]* out_of_memory
-    int kFloat64
-    int kInt32
-    int kFourFloat64
-    int kScratchPerValue
-    int kScratchBase
-
-
-cdef extern from "op_catalog.h" namespace "madspace" nogil:
-    ctypedef bint (*Accepts)(int n_in, int n_out) noexcept nogil
-    cdef struct OpInfo:
-        const char* name
-        int n_in
-        int n_out
-        Accepts accepts
-    const OpInfo* kOpCatalog
-    int kOpCount
-
-
 # 32 MiB of rows per thread; real programs have some hundreds.
 MAX_REGISTERS = 65536
 # Of one instruction: a list step's rows are a multiple of it.
@@ -164,12 +120,6 @@ cdef class _Operands:
 
 cdef class _Code:
     """The instructions, copied and checked: nobody can change them after the checks."""
-
-    cdef vector[int] words
-    cdef vector[ProgramStep] steps
-    cdef vector[char] written
-    cdef vector[double] constants
-    cdef int n_registers, n_scratch, n_pointers
 
     cdef int set_up(self, object constants, object n_registers) except -1:
         cdef _View view = _view(constants, "constants", False, "d")

@@ -26,4 +26,4 @@ cdef Plan prepare(KernelSet kernels, HostCall* host, Stream stream) except *
 cdef int launch(KernelSet kernels, const Plan* plan, HostCall* host, Intake intake, Workspace workspace) except -1
 
 # Runs the call on the host, on as many threads as are worth it.
-cdef int run_on_host(HostCall* host) except -1
+cdef int run_on_host(HostCall* host) noexcept nogil

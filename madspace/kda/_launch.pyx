@@ -116,7 +116,7 @@ cdef int launch(KernelSet kernels, const Plan* plan, HostCall* host, Intake inta
     return 0
 
 
-cdef int run_on_host(HostCall* host) except -1:
+cdef int run_on_host(HostCall* host) noexcept nogil:
     cdef Args* args = &host.args
     cdef int64_t chains = args.n_sequences * args.value_heads
     cdef int64_t wanted
@@ -129,8 +129,7 @@ cdef int run_on_host(HostCall* host) except -1:
     host.row_blocks = <int>min(wanted, most)
     # Of one piece, where the tokens are spread evenly.
     cost = (args.batches * args.tokens / <double>args.n_sequences + 1) * host.channels * host.channels / host.row_blocks
-    with nogil:
-        run_pieces(on_host.run_, host, n_pieces(host[0]), <int64_t>(WORTHWHILE / cost) + 1)
+    run_pieces(on_host.run_, host, n_pieces(host[0]), <int64_t>(WORTHWHILE / cost) + 1)
     return 0
 
 
@@ -142,4 +141,5 @@ def run_host_kernel(size_t args, int channels):
     cdef HostCall host
     host.args = (<Args*>args)[0]
     host.channels = channels
-    run_on_host(&host)
+    with nogil:
+        run_on_host(&host)

@@ -29,8 +29,8 @@ def spoiled(shape, dtype, poison="nan"):
     dtype = np.dtype(dtype)
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if poison == "nan":
-        word = np.array([np.nan], dtype if dtype in (BF16, FP32) else FP32).view(np.uint8)
-        data = np.resize(word, nbytes)
+        words = np.full(nbytes // 2 + 1, np.nan, BF16) if dtype == BF16 else np.full(nbytes // 4 + 1, np.nan, FP32)
+        data = words.view(np.uint8)[:nbytes]
     elif poison == "noise":
         data = np.random.default_rng(9).integers(0, 256, nbytes, np.uint8)
     else:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
-import os
 import shutil
-import subprocess
-import tempfile
 from pathlib import Path
+
+from compiled import compiled
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent.parent / "cuda_src"
@@ -21,31 +19,16 @@ def build() -> Path:
     """Compile the kernels for the host where that has not been done yet; the path of the library."""
     own = sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h")])
     kernels = sorted([*SOURCES.glob("kda/*"), *SOURCES.glob("include/madspace/*")])
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in own + kernels)).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "madspace-tests"
-    target = cache / digest / "kda.so"
-    if target.exists():
-        return target
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
-        raise RuntimeError("warp machine: no C++ compiler found (g++ or c++ on PATH, or CXX)")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        # The kernels find the machine's instructions beside them instead of the GPU's.
-        tree = Path(scratch)
-        shutil.copytree(SOURCES / "include", tree / "include")
-        shutil.copytree(SOURCES / "kda", tree / "kda")
-        shutil.copy(HERE / "ptx.h", tree / "kda" / "ptx.h")
-        made = tree / "kda.so"
-        flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wno-attributes", "-x", "c++"]
-        paths = [f"-I{tree}", f"-I{tree / 'kda'}", f"-I{HERE}", str(HERE / "machine.cpp"), str(HERE / "kernels.cpp")]
-        done = subprocess.run(
-            [*compiler.split(), *flags, *paths, "-o", str(made)], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"warp machine: {done.stderr}")
-        made.replace(target)
-    return target
+    return compiled("kda.so", own + kernels, _arguments)
+
+
+def _arguments(tree: Path) -> list[str | Path]:
+    """Put the kernels where they find the machine's instructions beside them instead of the GPU's."""
+    shutil.copytree(SOURCES / "include", tree / "include")
+    shutil.copytree(SOURCES / "kda", tree / "kda")
+    shutil.copy(HERE / "ptx.h", tree / "kda" / "ptx.h")
+    flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wno-attributes", "-x", "c++"]
+    return [*flags, f"-I{tree}", f"-I{tree / 'kda'}", f"-I{HERE}", HERE / "machine.cpp", HERE / "kernels.cpp"]
 
 
 @functools.cache
