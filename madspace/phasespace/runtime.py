@@ -1,4 +1,4 @@
-"""FunctionRuntime: runs a compiled function on arrays on the CPU."""
+"""FunctionRuntime: runs a compiled function on arrays, on the CPU or on a GPU."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -10,6 +10,7 @@ from madspace.core.creation import asarray
 from madspace.core.tensor import Tensor
 from madspace.errors import DeviceMismatchError, DTypeError, ShapeError, UnsupportedOpError
 from madspace.phasespace import executor
+from madspace.phasespace._program_op import ProgramOp
 from madspace.phasespace.compile import compile_graph
 from madspace.phasespace.context import Context, default_context
 from madspace.phasespace.graph import Graph
@@ -19,9 +20,12 @@ from madspace.phasespace.values import NamedValues
 
 __all__ = ["FunctionRuntime"]
 
+# What is on the CPU for sure.
+_HOST_KINDS = (np.ndarray, np.generic, float, int)
+
 
 class FunctionRuntime:
-    """A function, compiled for the CPU.
+    """A function, compiled; it runs where its arguments are.
 
     Parameters
     ----------
@@ -39,10 +43,15 @@ class FunctionRuntime:
 
     Notes
     -----
-    Arguments are float64 or int32 arrays of shape ``(batch, *shape)`` on the CPU, of any strides and from any library;
-    nothing is cast. Length 1 stands for every event, other lengths must agree. Arguments of a type without batch axis
-    are numbers, or arrays of shape ``shape`` or ``(1, *shape)``. Results are C-contiguous and new. A result that all
-    events share has length 1. Large batches are split over threads (``MADSPACE_NUM_THREADS``).
+    Arguments are float64 or int32 arrays of shape ``(batch, *shape)``, all on one device, of any strides and from any
+    library; nothing is cast. Length 1 stands for every event, other lengths must agree. Arguments of a type without
+    batch axis are numbers, or arrays of shape ``shape`` or ``(1, *shape)``. Results are C-contiguous and new, unless
+    `out` has arrays for them. A result that all events share has length 1.
+
+    On the CPU large batches are split over threads (``MADSPACE_NUM_THREADS``). On a GPU a call is one kernel launch on
+    its stream: nothing is waited for or copied, and nothing is allocated if all of `out` is given; new results share
+    one allocation. A function too large for a GPU raises UnsupportedOpError at its first call there, as does one with
+    globals.
     """
 
     def __init__(self, function: Graph, context: Context | None = None) -> None:
@@ -51,14 +60,16 @@ class FunctionRuntime:
         self._is_shared = [value.type.batch_size == BatchSize.one for value in function.inputs]
         self._argument_names = function.inputs.keys()
         self._global_names = [name for name, _ in function.globals]
+        self._result_names = function.outputs.keys()
         self._executor = executor.cpu_executor()
-        table = self._executor.op_table()
+        self._table = self._executor.op_table()
+        self._gpu: ProgramOp | None = None
         # What all events share is computed once, by a program of its own.
-        shared = [value.type.batch_size == BatchSize.one for value in function.outputs]
+        self._is_shared_result = [value.type.batch_size == BatchSize.one for value in function.outputs]
         self._parts = [
-            _Part(function, [i for i, flag in enumerate(shared) if flag is wanted], wanted, table)
+            _Part(function, [i for i, flag in enumerate(self._is_shared_result) if flag is wanted], wanted, self._table)
             for wanted in (True, False)
-            if wanted in shared or not (wanted or shared)
+            if wanted in self._is_shared_result or not (wanted or self._is_shared_result)
         ]
 
     @property
@@ -66,18 +77,53 @@ class FunctionRuntime:
         """The compiled code: for what all events share, if there is such a result, and for each event."""
         return [part.program for part in self._parts]
 
-    def __call__(self, *args: Any) -> Any:
-        """Run the function; return its only result, or a tuple of all, as arrays of the first argument's library."""
-        results = self.arrays(args)
+    def __call__(self, *args: Any, out: Sequence[Any] | None = None, stream: Any = None) -> Any:
+        """Run the function; return its only result, or a tuple of all, as arrays of the first argument's library.
+
+        See `call` for `out` and `stream`.
+        """
+        results = self.arrays(args, out=out, stream=stream)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def call(self, args: Sequence[Any]) -> list[Tensor]:
-        """Run the function and return its results as tensors."""
-        return [asarray(result) for result in self._run(args)]
+    def call(self, args: Sequence[Any], *, out: Sequence[Any] | None = None, stream: Any = None) -> list[Any]:
+        """Run the function and return its results as tensors.
 
-    def arrays(self, args: Sequence[Any]) -> list[Any]:
-        """Run the function and return its results as arrays of the first argument's library."""
-        return [_as_kind_of(result, args[0] if args else None) for result in self._run(args)]
+        Parameters
+        ----------
+        args : sequence of arrays
+            The arguments in order.
+        out : sequence of arrays, optional
+            Arrays for the results, in their order; ``None`` entries are made. Of the results' shapes and types,
+            writable, on the device of the arguments, without memory in common with them or each other; what belongs to
+            one event is contiguous. They are returned as they are.
+        stream : optional
+            Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
+            By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
+            first array, else the device's own stream.
+
+        Raises
+        ------
+        ShapeError
+            Wrong number of arrays, shape, length or alignment.
+        DTypeError
+            An array is of another type.
+        DeviceMismatchError
+            Not all arrays are on one device.
+        ValueError
+            A result is read-only or shares memory with another array, or `stream` is given on the CPU.
+        TypeError
+            An argument is no array.
+        UnsupportedOpError
+            The arguments are on a GPU, and the function does not fit it.
+        OutOfMemoryError, DriverError
+            The results do not fit into the device's memory, or the driver refused the launch.
+        """
+        results = self._run(args, out, stream, as_tensors=True)
+        return [x if isinstance(x, Tensor) or out is not None else asarray(x) for x in results]
+
+    def arrays(self, args: Sequence[Any], *, out: Sequence[Any] | None = None, stream: Any = None) -> list[Any]:
+        """Run the function and return its results as arrays of the first argument's library; see `call`."""
+        return self._run(args, out, stream, as_tensors=False)
 
     def call_with_grad(self, args: Sequence[Any], input_requires_grad: Sequence[bool]) -> NoReturn:
         """Raise UnsupportedOpError: there are no derivatives yet."""
@@ -93,12 +139,31 @@ class FunctionRuntime:
         """Return 0, the number of inputs still held: a call on the CPU is over when it returns."""
         return 0
 
-    def _run(self, args: Sequence[Any]) -> list[NDArray[Any]]:
-        """Check the arguments, run the programs and return the results in order."""
+    def _run(self, args: Sequence[Any], out: Sequence[Any] | None, stream: Any, *, as_tensors: bool) -> list[Any]:
+        """Run the function where the arguments are."""
         if len(args) != len(self._argument_names):
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
             )
+        if not all(isinstance(x, _HOST_KINDS) for x in args):
+            results = self._gpu_op()(list(args), out, stream, as_tensors)
+            if results is not None:
+                return results
+        if stream is not None:
+            raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
+        return self._run_on_cpu(args, out, as_tensors)
+
+    def _gpu_op(self) -> ProgramOp:
+        """Return what runs the function on GPUs."""
+        if self._gpu is None:
+            if self._global_names:
+                raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
+            program = compile_graph(self._function, self._table)
+            shared = self._parts[0].program if self._parts[0].is_shared else None
+            self._gpu = ProgramOp(program, shared, self._is_shared, self._is_shared_result)
+        return self._gpu
+
+    def _run_on_cpu(self, args: Sequence[Any], out: Sequence[Any] | None, as_tensors: bool) -> list[Any]:
         arguments = self._parts[0].program.inputs
         arrays = [
             _checked(argument, array, is_shared)
@@ -106,10 +171,33 @@ class FunctionRuntime:
         ]
         batch = _common_batch(self._argument_names, arrays)
         arrays += [self._context.array(x.name, x.dtype, x.shape) for x in arguments[len(arrays) :]]
+        given = self._given(out, arrays, batch)
         results: dict[int, NDArray[Any]] = {}
         for part in self._parts:
-            results.update(part.run(self._executor, arrays, batch))
-        return [results[i] for i in range(len(results))]
+            results.update(part.run(self._executor, arrays, batch, given))
+        first = args[0] if args and not as_tensors else None
+        made = [_as_kind_of(results[i], first) for i in range(len(results))]
+        return made if out is None else [new if x is None else x for new, x in zip(made, out, strict=True)]
+
+    def _given(self, out: Sequence[Any] | None, arrays: list[NDArray[Any]], batch: int) -> list[NDArray[Any] | None]:
+        """Check the arrays for results."""
+        if out is None:
+            return [None] * len(self._result_names)
+        if len(out) != len(self._result_names):
+            raise ShapeError(
+                f"out: expected {len(self._result_names)} entries ({', '.join(self._result_names)}), got {len(out)}"
+            )
+        places = {i: x for part in self._parts for i, x in zip(part.positions, part.program.outputs, strict=True)}
+        given: list[NDArray[Any] | None] = []
+        for i, (name, result) in enumerate(zip(self._result_names, out, strict=True)):
+            label = f"out[{i}] ({name})"
+            length = 1 if self._is_shared_result[i] else batch
+            array = None if result is None else _checked_result(label, places[i], result, length)
+            for other, known in [*zip(self._argument_names, arrays, strict=False), *enumerate(given)]:
+                if array is not None and known is not None and np.may_share_memory(array, known):
+                    raise ValueError(f"{label}: expected memory of its own, got memory shared with {other}")
+            given.append(array)
+        return given
 
 
 class _Part:
@@ -132,10 +220,19 @@ class _Part:
             if any(register >= 0 for register in argument.registers)
         ]
 
-    def run(self, executor: executor.Executor, arrays: list[NDArray[Any]], batch: int) -> dict[int, NDArray[Any]]:
+    def run(
+        self,
+        executor: executor.Executor,
+        arrays: list[NDArray[Any]],
+        batch: int,
+        given: list[NDArray[Any] | None],
+    ) -> dict[int, NDArray[Any]]:
         """Return the results by position."""
         size = 1 if self.is_shared else batch
-        results = [np.empty((size, *x.shape), x.dtype) for x in self.program.outputs]
+        results = []
+        for i, x in zip(self.positions, self.program.outputs, strict=True):
+            array = given[i]
+            results.append(np.empty((size, *x.shape), x.dtype) if array is None else array)
         pairs = zip(results, self.program.outputs, strict=True)
         outputs = [(result, argument.registers) for result, argument in pairs if argument.registers]
         if size and outputs:
@@ -161,6 +258,26 @@ def _checked(argument: ProgramArgument, array: Any, is_shared: bool) -> NDArray[
             f"{argument.name}: expected shape ({wanted}{'' if argument.shape else ','}), got {array.shape}"
         )
     return np.require(array, requirements="A")
+
+
+def _checked_result(label: str, argument: ProgramArgument, result: Any, length: int) -> NDArray[Any]:
+    """Return an array for a result as a NumPy array."""
+    if not isinstance(result, np.ndarray):
+        tensor = asarray(result)
+        if tensor.device != "cpu":
+            raise DeviceMismatchError(f"{label}: expected an array on the CPU, got one on {tensor.device}")
+        result = tensor.numpy()
+    if result.dtype != argument.dtype or not result.dtype.isnative:
+        raise DTypeError(f"{label}: expected dtype {argument.dtype}, got {result.dtype}")
+    if result.shape != (length, *argument.shape):
+        raise ShapeError(f"{label}: expected shape {(length, *argument.shape)}, got {result.shape}")
+    if not result.flags.writeable:
+        raise ValueError(f"{label}: expected a writable array, got a read-only one")
+    if length and not result[0].flags.c_contiguous:
+        raise ShapeError(f"{label}: expected events that are contiguous, got strides {result.strides} (in bytes)")
+    if not result.flags.aligned:
+        raise ShapeError(f"{label}: expected aligned data")
+    return result
 
 
 def _common_batch(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> int:

@@ -5,6 +5,7 @@ import ctypes
 import numpy as np
 import program_reference
 import pytest
+import warp_machine
 from program_points import upstream
 
 import madspace
@@ -70,6 +71,15 @@ def fused_kernels(real_gpu):
     """Make the fused kernels launchable on the driver of the session."""
     if not real_gpu:
         _register_host_kernels()
+
+
+@pytest.fixture(scope="session")
+def program_kernels(real_gpu):
+    """Make the kernels of programs launchable on the driver of the session."""
+    if not real_gpu:
+        import fake_driver
+
+        warp_machine.register(fake_driver.load(), "phasespace")
 
 
 @pytest.fixture(params=["cpu", "cuda"])

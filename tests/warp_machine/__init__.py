@@ -1,4 +1,4 @@
-"""Runs the CUDA kernels of KDA on the host, lane by lane (see machine.h), as kernels of the fake driver."""
+"""Runs CUDA kernels on the host, lane by lane (see machine.h), as kernels of the fake driver."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent.parent / "cuda_src"
-KERNELS = [f"kda_{stem}_{d}" for stem in ("forward", "prepare", "scan", "decode") for d in (64, 128)]
+# Of each family: its kernels, and what the machine puts in the place of which header.
+KERNELS = {
+    "kda": [f"kda_{stem}_{d}" for stem in ("forward", "prepare", "scan", "decode") for d in (64, 128)],
+    "phasespace": ["program_small", "program_large"],
+}
+DOUBLES = {"kda": ("ptx.h", "kda/ptx.h"), "phasespace": ("seeds.h", "include/madspace/seeds.h")}
 
 
-def build() -> Path:
-    """Compile the kernels for the host where that has not been done yet; the path of the library."""
-    own = sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h")])
-    kernels = sorted([*SOURCES.glob("kda/*"), *SOURCES.glob("include/madspace/*")])
+def build(family: str) -> Path:
+    """Compile the kernels of a family for the host where that has not been done yet; the path of the library."""
+    double, place = DOUBLES[family]
+    own = [HERE / name for name in ("machine.cpp", "machine.h", double, f"kernels_{family}.cpp")]
+    kernels = sorted([*SOURCES.glob(f"{family}/*"), *SOURCES.glob("include/madspace/*")])
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in own + kernels)).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "madspace-tests"
-    target = cache / digest / "kda.so"
+    target = cache / digest / f"{family}.so"
     if target.exists():
         return target
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
@@ -32,14 +38,15 @@ def build() -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         # The kernels find the machine's instructions beside them instead of the GPU's.
         tree = Path(scratch)
-        shutil.copytree(SOURCES / "include", tree / "include")
-        shutil.copytree(SOURCES / "kda", tree / "kda")
-        shutil.copy(HERE / "ptx.h", tree / "kda" / "ptx.h")
-        made = tree / "kda.so"
+        for folder in ("include", family):
+            shutil.copytree(SOURCES / folder, tree / folder)
+        shutil.copy(HERE / double, tree / place)
+        made = tree / "kernels.so"
         flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wno-attributes", "-x", "c++"]
-        paths = [f"-I{tree}", f"-I{tree / 'kda'}", f"-I{HERE}", str(HERE / "machine.cpp"), str(HERE / "kernels.cpp")]
+        paths = [f"-I{folder}" for folder in (tree, tree / "include", tree / "include/madspace", tree / family, HERE)]
+        sources = [str(path) for path in own if path.suffix == ".cpp"]
         done = subprocess.run(
-            [*compiler.split(), *flags, *paths, "-o", str(made)], capture_output=True, text=True, check=False
+            [*compiler.split(), *flags, *paths, *sources, "-o", str(made)], capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise RuntimeError(f"warp machine: {done.stderr}")
@@ -48,16 +55,15 @@ def build() -> Path:
 
 
 @functools.cache
-def load() -> ctypes.CDLL:
-    """Return the library."""
-    library = ctypes.CDLL(str(build()))
+def load(family: str) -> ctypes.CDLL:
+    """Return the library of a family."""
+    library = ctypes.CDLL(str(build(family)))
     library.machine_problem.restype = ctypes.c_char_p
+    _loaded.append(library)
     return library
 
 
-def is_loaded() -> bool:
-    """Tell whether load() was called."""
-    return load.cache_info().currsize > 0
+_loaded: list[ctypes.CDLL] = []
 
 
 def problem() -> str:
@@ -65,10 +71,10 @@ def problem() -> str:
 
     An address outside, a wait without end, lanes that use memory without being in order.
     """
-    return load().machine_problem().decode()
+    return "".join(library.machine_problem().decode() for library in _loaded)
 
 
-def register(fake) -> None:
-    """Let the fake driver's launches of the KDA kernels run here."""
-    for name in KERNELS:
-        fake.register(name, ctypes.cast(load()[f"twin_{name}"], ctypes.c_void_p).value)
+def register(fake, family: str) -> None:
+    """Let the fake driver's launches of a family's kernels run here."""
+    for name in KERNELS[family]:
+        fake.register(name, ctypes.cast(load(family)[f"twin_{name}"], ctypes.c_void_p).value)

@@ -1,0 +1,596 @@
+"""One call of a program on a GPU: checks, outputs, one launch of the interpreter."""
+
+import numpy as np
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcpy, memset
+from libcpp.vector cimport vector
+
+from madspace.core._operand cimport Intake, Operand, hand_over, rows_overlap
+from madspace.core.device cimport Device
+from madspace.core.kernel cimport Kernel
+from madspace.core.memory cimport Buffer, allocate
+from madspace.core.module cimport shipped_module
+from madspace.core.stream cimport Stream
+from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
+
+from madspace.cpu._programs import op_table
+from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
+
+
+cdef extern from "phasespace/program_args.h" namespace "madspace" nogil:
+    enum ProgramLimits:
+        kMaxProgramOp
+        kMaxProgramValues
+    enum ProgramSection:
+        kConstants
+        kInputs
+        kIntInputs
+        kFourInputs
+        kOutputs
+        kIntOutputs
+        kFourOutputs
+        kOnceOutputs
+        kOnceIntOutputs
+        kProgramSections
+    cdef struct ProgramRange:
+        unsigned int at, n
+    cdef struct ProgramHead:
+        long long n
+        unsigned int n_steps, unused
+        ProgramRange section[9]
+    int kColumnWords
+    int kFourWords
+    int kSmallProgram
+    int kLargeProgram
+
+
+cdef enum:
+    CODE_INT = 0
+    CODE_FLOAT = 2
+    DEVICE_CUDA = 2
+    LARGE_BLOCK = 256            # threads, the most that the kernels take
+    SMALL_BLOCK = 64
+    WARP = 32
+    RESIDENT = 768               # threads of a multiprocessor, by the kernels' registers
+    SMALL_BATCH = 65536          # below it small blocks spread the events over all multiprocessors
+    MAX_BATCH = 68719476704      # (2^31 - 1) * WARP: the largest grid, far below any overflow in bytes
+    FREE_SHARED = 49152          # bytes of dynamic shared memory that every launch may ask for
+    BLOCK_SHARED = 1024          # bytes of shared memory that the system takes of each block
+    MAX_ROWS = 65536             # a row has 16 bits
+    OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
+
+cdef object STEM = "program"
+
+
+# An element, or four adjacent ones, of an operand.
+cdef struct Column:
+    int operand
+    int n_index
+    int64_t index[MAX_NDIM]
+    uint64_t rows
+
+
+# An array that goes in or comes out.
+cdef struct Kind:
+    int code
+    int ndim                     # of an event
+    int64_t shape[MAX_NDIM]
+    int64_t count                # elements of an event
+    bint shared                  # by all events
+
+
+# Threads of a block, and the program's code for that many.
+cdef struct Launcher:
+    int block
+    unsigned int shared
+
+
+cdef class _OnDevice:
+    """What launches of a program need to know of a device."""
+
+    cdef Kernel kernel
+    cdef Launcher large, small
+
+
+cdef class Layout:
+    """A program as the kernel reads it, but for addresses, strides and the number of events."""
+
+    cdef ProgramHead head
+    cdef vector[uint32_t] code           # rows are numbers, not yet places
+    cdef vector[char] is_row
+    cdef vector[uint64_t] constants
+    cdef vector[Column] columns[9]       # by section
+    cdef int n_registers
+    cdef size_t nbytes
+    cdef dict on_devices                 # device id -> _OnDevice
+
+    def __cinit__(self, program, list shared, list places):
+        """`shared`: for each operand, whether all events share it; `places`: for each output, its operand."""
+        cdef uint64_t bits
+        cdef double number
+        cdef int i, at = 0
+        self.on_devices = {}
+        self.n_registers = program.n_registers
+        if self.n_registers > MAX_ROWS:
+            raise UnsupportedOpError(
+                f"function: expected at most {MAX_ROWS} values at once on a GPU, got {self.n_registers}")
+        self.add_code(program.encode(op_table()))
+        self.head.n_steps = len(program.steps)
+        for number in program.constants:
+            memcpy(&bits, &number, 8)
+            self.constants.push_back(bits)
+        for i, argument in enumerate(program.inputs):
+            self.add(i, argument, [kInputs, kIntInputs, kFourInputs])
+        for place, argument in zip(places, program.outputs):
+            sections = [kOnceOutputs, kOnceIntOutputs, -1] if shared[place] else [kOutputs, kIntOutputs, kFourOutputs]
+            self.add(place, argument, sections)
+        at = (self.code.size() + 1) // 2
+        for i in range(kProgramSections):
+            self.head.section[i].at = at
+            self.head.section[i].n = self.constants.size() if i == kConstants else self.columns[i].size()
+            at += self.head.section[i].n * self.words(i)
+        self.nbytes = sizeof(ProgramHead) + 8 * at
+        if self.nbytes > <size_t>kLargeProgram:
+            raise UnsupportedOpError(
+                f"function: expected at most {kLargeProgram} bytes of code and columns on a GPU, got {self.nbytes}")
+
+    cdef int words(self, int section) noexcept:
+        if section == kConstants:
+            return 1
+        return kFourWords if section == kFourInputs or section == kFourOutputs else kColumnWords
+
+    cdef int add_code(self, encoded) except -1:
+        cdef list words = encoded.tolist()
+        cdef int at = 0, op, n_in, n_out
+        while at < len(words):
+            op, n_in, n_out = words[at], words[at + 1], words[at + 2]
+            if max(n_in, n_out) > <int>kMaxProgramValues or op > <int>kMaxProgramOp:
+                raise UnsupportedOpError(f"function: expected at most {kMaxProgramValues} values of an operation on a "
+                                         f"GPU, got {max(n_in, n_out)}")
+            self.code.push_back(<uint32_t>op | <uint32_t>n_in << 8 | <uint32_t>n_out << 20)
+            self.is_row.push_back(0)
+            for row in words[at + 3 : at + 3 + n_in + n_out]:
+                self.code.push_back(<uint32_t>row)
+                self.is_row.push_back(1)
+            at += 3 + n_in + n_out
+        return 0
+
+    cdef int add(self, int operand, argument, list sections) except -1:
+        """Add the columns of an argument; sections: of float64, of int32, of fours (-1: not as fours)."""
+        cdef Column column
+        cdef tuple shape = argument.shape, registers = argument.registers
+        cdef int64_t k = 0, rest
+        cdef int i, section
+        cdef bint fours = (argument.dtype.kind == "f" and len(shape) > 0 and shape[len(shape) - 1] == 4
+                           and sections[2] >= 0)
+        column.operand = operand
+        column.n_index = len(shape)
+        while k < len(registers):
+            rest = k
+            for i in range(len(shape) - 1, -1, -1):
+                column.index[i] = rest % shape[i]
+                rest //= shape[i]
+            if fours and k % 4 == 0 and min(registers[k : k + 4]) >= 0:
+                column.rows = 0
+                for i in range(4):
+                    column.rows |= <uint64_t>registers[k + i] << (16 * i)
+                section = sections[2]
+                self.columns[section].push_back(column)
+                k += 4
+                continue
+            if registers[k] >= 0:
+                column.rows = registers[k]
+                section = sections[0 if argument.dtype.kind == "f" else 1]
+                self.columns[section].push_back(column)
+            k += 1
+        return 0
+
+    cdef _OnDevice on_device(self, Device device, Stream stream):
+        cdef _OnDevice here = self.on_devices.get(device.id)
+        if here is None:
+            here = self.prepare(device, stream)
+            self.on_devices[device.id] = here
+        return here
+
+    cdef _OnDevice prepare(self, Device device, Stream stream):
+        """Load the kernel and choose its blocks: those that keep most threads resident."""
+        cdef _OnDevice here = _OnDevice.__new__(_OnDevice)
+        cdef int limit = device.max_shared_per_block
+        cdef int whole = device.max_shared_per_multiprocessor
+        cdef int64_t need, threads, most = 0
+        cdef int block = LARGE_BLOCK
+        if 8 * WARP * <int64_t>self.n_registers > limit:
+            raise UnsupportedOpError(f"function: expected at most {limit // (8 * WARP)} values at once on "
+                                     f"{device.name}, got {self.n_registers}")
+        while block >= WARP:
+            need = 8 * block * <int64_t>self.n_registers
+            threads = min(whole // (need + BLOCK_SHARED), RESIDENT // block) * block
+            if need <= limit and threads > most:
+                most = threads
+                here.large.block, here.large.shared = block, <unsigned int>need
+            block //= 2
+        here.small = here.large
+        if here.large.block > SMALL_BLOCK:
+            here.small.block, here.small.shared = SMALL_BLOCK, 8 * SMALL_BLOCK * self.n_registers
+        name = "program_small" if self.nbytes <= <size_t>kSmallProgram else "program_large"
+        here.kernel = shipped_module(STEM, device, stream).get(name)
+        here.kernel.function_on(device, stream)
+        if here.large.shared > FREE_SHARED:
+            here.kernel.set_max_dynamic_shared(limit, device)
+        return here
+
+    cdef void lay_out(self, char* args, Operand* operands, const Kind* kinds, int64_t n, int block) noexcept:
+        """Fill in what the kernel gets."""
+        cdef ProgramHead* head = <ProgramHead*>args
+        cdef uint32_t* code = <uint32_t*>(args + sizeof(ProgramHead))
+        cdef uint64_t* word
+        cdef const Column* column
+        cdef Operand* x
+        cdef size_t i
+        cdef int section, k
+        cdef int64_t offset, itemsize, apart
+        head[0] = self.head
+        head.n = n
+        for i in range(self.code.size()):
+            code[i] = self.code[i] * <uint32_t>(8 * block) if self.is_row[i] else self.code[i]
+        word = <uint64_t*>(args + sizeof(ProgramHead)) + self.head.section[<int>kConstants].at
+        if self.constants.size() > 0:
+            memcpy(word, self.constants.data(), 8 * self.constants.size())
+        for section in range(kInputs, kProgramSections):
+            word = <uint64_t*>(args + sizeof(ProgramHead)) + self.head.section[section].at
+            for i in range(self.columns[section].size()):
+                column = &self.columns[section][i]
+                x = operands + column.operand
+                if x.data == NULL:           # a number
+                    word[0], word[1], word[2] = 0, <uint64_t>x.shape[0], column.rows
+                    word += kColumnWords
+                    continue
+                itemsize = x.bits // 8
+                offset = 0
+                for k in range(column.n_index):
+                    offset += column.index[k] * x.strides[1 + k]
+                word[0] = <uint64_t>(x.data + offset * itemsize)
+                word[1] = <uint64_t>(x.strides[0] * itemsize)
+                if section != kFourInputs and section != kFourOutputs:
+                    word[2] = column.rows
+                    word += kColumnWords
+                    continue
+                apart = x.strides[column.n_index] * itemsize
+                word[2] = 0 if apart == 8 and word[0] % 16 == 0 and word[1] % 16 == 0 else <uint64_t>apart
+                word[3] = column.rows
+                word += kFourWords
+
+
+cdef class ProgramOp:
+    """A compiled function on GPUs.
+
+    Parameters
+    ----------
+    program : Program
+        The whole function.
+    shared_program : Program or None
+        What computes the results that all events share, from what they share: for batches without events.
+    input_shared, output_shared : sequence of bool
+        Whether all events share an argument (globals counted in) or a result.
+    """
+
+    cdef readonly tuple input_names
+    cdef readonly tuple output_names
+    cdef tuple out_labels_
+    cdef int n_inputs_
+    cdef int n_outputs_
+    cdef vector[Kind] kinds_             # of the inputs, then of the outputs
+    cdef Layout whole_
+    cdef Layout shared_                  # None: no result is shared
+
+    def __cinit__(self, program, shared_program, input_shared, output_shared):
+        cdef list places = [i for i, flag in enumerate(output_shared) if flag]
+        self.input_names = tuple([x.name for x in program.inputs])
+        self.output_names = tuple([x.name for x in program.outputs])
+        self.out_labels_ = tuple([f"out[{i}] ({name})" for i, name in enumerate(self.output_names)])
+        self.n_inputs_ = len(self.input_names)
+        self.n_outputs_ = len(self.output_names)
+        for argument, flag in zip((*program.inputs, *program.outputs), (*input_shared, *output_shared)):
+            self.add_kind(argument, flag)
+        n = self.n_inputs_
+        self.whole_ = Layout(program, self.flags(), [n + i for i in range(self.n_outputs_)])
+        if shared_program is not None:
+            self.shared_ = Layout(shared_program, self.flags(), [n + i for i in places])
+
+    cdef list flags(self):
+        return [bool(self.kinds_[i].shared) for i in range(self.n_inputs_ + self.n_outputs_)]
+
+    cdef int add_kind(self, argument, bint shared) except -1:
+        cdef Kind kind
+        cdef int i
+        if len(argument.shape) >= MAX_NDIM:
+            raise UnsupportedOpError(f"{argument.name}: expected at most {MAX_NDIM - 1} axes per event on a GPU, "
+                                     f"got {len(argument.shape)}")
+        kind.code = CODE_FLOAT if argument.dtype.kind == "f" else CODE_INT
+        kind.ndim = len(argument.shape)
+        kind.count = 1
+        kind.shared = shared
+        for i in range(kind.ndim):
+            kind.shape[i] = argument.shape[i]
+            kind.count *= kind.shape[i]
+        self.kinds_.push_back(kind)
+        return 0
+
+    def __call__(self, list arrays, out, stream, bint as_tensors):
+        """Run the program; returns the results as a list, or None where the first array is on the CPU.
+
+        `arrays`: arguments and globals in order, numbers where all events share them. `as_tensors`: new results are
+        Tensors, whatever the arguments are.
+        """
+        cdef vector[Operand] operands
+        cdef Intake intake = Intake.__new__(Intake)
+        cdef Layout layout
+        cdef _OnDevice here = None
+        cdef int64_t n, n_launched
+        cdef int i
+        first = None
+        for i in range(self.n_inputs_):
+            if not is_number(arrays[i]):
+                first = arrays[i]
+                intake.locate(first, self.input_names[i])
+                break
+        if first is None or intake.device_type != DEVICE_CUDA:
+            return None
+        operands.resize(self.n_inputs_ + self.n_outputs_)
+        intake.choose(stream, first)
+        for i in range(self.n_inputs_):
+            self.take_input(intake, &operands[i], arrays[i], i)
+        n = self.batch(operands.data())
+        results = self.outputs(intake, operands.data(), n, out)
+        layout = self.layout_for(n)
+        n_launched = max(n, 1)
+        if layout is not None:
+            here = layout.on_device(intake.device, intake.stream)      # before anything is made
+        missing = [i for i in range(self.n_outputs_) if results[i] is None]
+        if missing:
+            self.make_missing(intake, operands.data(), n, results, missing)
+        if layout is not None:
+            self.launch(layout, here, intake, operands.data(), n_launched)
+        # After the launch: a framework that takes a result over orders itself behind what is queued by then.
+        if not as_tensors:
+            for i in missing:
+                results[i] = hand_over(<Tensor>results[i], first)
+        return results
+
+    cdef Layout layout_for(self, int64_t n):
+        """What has to run for n events; None where there is nothing to write."""
+        cdef int i
+        cdef bint shared_only = True
+        cdef bint any_elements = False
+        for i in range(self.n_inputs_, self.n_inputs_ + self.n_outputs_):
+            shared_only = shared_only and self.kinds_[i].shared
+            if self.kinds_[i].count > 0 and (n > 0 or self.kinds_[i].shared):
+                any_elements = True
+        if not any_elements:
+            return None
+        return self.whole_ if n > 0 and not shared_only else self.shared_
+
+    cdef int take_input(self, Intake intake, Operand* x, object array, int i) except -1:
+        cdef Kind* kind = &self.kinds_[i]
+        cdef str name = self.input_names[i]
+        cdef double number
+        cdef int k
+        if is_number(array):
+            if not kind.shared:
+                raise ShapeError(f"{name}: expected shape {self.wanted(i, 'batch')}, got a number")
+            if kind.ndim != 0:
+                raise ShapeError(f"{name}: expected shape {self.wanted(i, 1)}, got a number")
+            dtype = np.asarray(array).dtype
+            if dtype != dtype_name(kind):
+                raise DTypeError(f"{name}: expected dtype {dtype_name(kind)}, got {dtype}")
+            number = float(array)
+            x.data = NULL
+            memcpy(&x.shape[0], &number, 8)
+            return 0
+        intake.take(x, array, name, False)
+        if x.code != kind.code or x.bits != (64 if kind.code == CODE_FLOAT else 32):
+            raise DTypeError(f"{name}: expected dtype {dtype_name(kind)}, got {describe_dtype(x)}")
+        if kind.shared and x.ndim == kind.ndim:
+            # Without the axis of the batch.
+            for k in range(x.ndim, 0, -1):
+                x.shape[k], x.strides[k] = x.shape[k - 1], x.strides[k - 1]
+            x.ndim += 1
+            x.shape[0] = 1
+        fits = x.ndim == kind.ndim + 1 and (not kind.shared or x.shape[0] == 1)
+        if fits:
+            for k in range(kind.ndim):
+                fits = fits and x.shape[1 + k] == kind.shape[k]
+        if not fits:
+            wanted = self.wanted(i, 1 if kind.shared else "batch")
+            raise ShapeError(f"{name}: expected shape {wanted}, got {shape_of(x)}")
+        if <uintptr_t>x.data % (x.bits // 8) != 0:
+            raise ShapeError(f"{name}: expected data aligned to {x.bits // 8} bytes, got {<uintptr_t>x.data:#x}")
+        if x.shape[0] == 1:
+            x.strides[0] = 0
+        if x.data == NULL:
+            x.data = <char*>16       # no elements, so nothing reads it; NULL would be a number
+        return 0
+
+    cdef str wanted(self, int i, object batch):
+        cdef list extents = [str(self.kinds_[i].shape[k]) for k in range(self.kinds_[i].ndim)]
+        return f"({', '.join([str(batch), *extents])}{'' if extents else ','})"
+
+    cdef int64_t batch(self, Operand* operands) except -1:
+        """Return the number of events; arrays of length 1 fit any."""
+        cdef int64_t n = 1
+        cdef int i, source = -1
+        for i in range(self.n_inputs_):
+            if self.kinds_[i].shared or operands[i].shape[0] == 1:
+                continue
+            if source >= 0 and operands[i].shape[0] != n:
+                raise ShapeError(f"{self.input_names[i]}: expected {n} events, as {self.input_names[source]} has, "
+                                 f"got {operands[i].shape[0]}")
+            n, source = operands[i].shape[0], i
+        if n > MAX_BATCH:
+            raise ShapeError(f"{self.input_names[source]}: expected at most {MAX_BATCH} events in a batch, got {n}")
+        return n
+
+    cdef list outputs(self, Intake intake, Operand* operands, int64_t n, object out):
+        """Check the given outputs; the list has None where one is still to be made."""
+        cdef int i, k
+        cdef Operand* x
+        if out is None:
+            return [None] * self.n_outputs_
+        try:
+            results = list(out)
+        except TypeError:
+            raise TypeError(f"out: expected a sequence of arrays, got {type(out).__name__}") from None
+        if len(results) != self.n_outputs_:
+            raise ShapeError(f"out: expected {self.n_outputs_} entries ({', '.join(self.output_names)}), "
+                             f"got {len(results)}")
+        for i in range(self.n_outputs_):
+            x = &operands[self.n_inputs_ + i]
+            x.data = NULL
+            if results[i] is None:
+                continue
+            intake.take(x, results[i], self.out_labels_[i], True)
+            self.check_output(x, self.n_inputs_ + i, self.out_labels_[i], n)
+            for k in range(self.n_inputs_ + i):
+                if operands[k].data != NULL and self.share(operands, k, self.n_inputs_ + i):
+                    other = self.input_names[k] if k < self.n_inputs_ else self.out_labels_[k - self.n_inputs_]
+                    raise ValueError(f"{self.out_labels_[i]}: expected memory of its own, got memory shared with "
+                                     f"{other}")
+        return results
+
+    cdef int check_output(self, Operand* x, int i, str name, int64_t n) except -1:
+        cdef Kind* kind = &self.kinds_[i]
+        cdef int64_t length = 1 if kind.shared else n, expected = 1
+        cdef int k
+        if x.code != kind.code or x.bits != (64 if kind.code == CODE_FLOAT else 32):
+            raise DTypeError(f"{name}: expected dtype {dtype_name(kind)}, got {describe_dtype(x)}")
+        fits = x.ndim == kind.ndim + 1 and x.shape[0] == length
+        if fits:
+            for k in range(kind.ndim):
+                fits = fits and x.shape[1 + k] == kind.shape[k]
+        if not fits:
+            raise ShapeError(f"{name}: expected shape {self.wanted(i, length)}, got {shape_of(x)}")
+        if x.readonly:
+            raise ValueError(f"{name}: expected a writable array, got a read-only one")
+        for k in range(kind.ndim - 1, -1, -1):
+            if kind.shape[k] != 1 and x.strides[1 + k] != expected and kind.count > 0:
+                raise ShapeError(f"{name}: expected events that are contiguous, got strides {strides_of(x)} "
+                                 "(in elements)")
+            x.strides[1 + k] = expected
+            expected *= kind.shape[k]
+        if length <= 1:
+            x.strides[0] = kind.count
+        if x.strides[0] < kind.count:
+            raise ShapeError(f"{name}: expected events that do not overlap, got strides {strides_of(x)} (in elements)")
+        if <uintptr_t>x.data % (x.bits // 8) != 0:
+            raise ShapeError(f"{name}: expected data aligned to {x.bits // 8} bytes, got {<uintptr_t>x.data:#x}")
+        return 0
+
+    cdef bint share(self, Operand* operands, int a, int b) noexcept:
+        """Whether two operands with memory share bytes."""
+        cdef int64_t rows[2]
+        cdef int64_t stride[2]
+        cdef int64_t width[2]
+        cdef const char* data[2]
+        cdef Operand* x
+        cdef int64_t low, high
+        cdef int which, k, i
+        for which in range(2):
+            i = a if which == 0 else b
+            x = operands + i
+            if self.kinds_[i].count == 0 or x.shape[0] == 0:
+                return False
+            low, high = 0, 1
+            for k in range(1, x.ndim):
+                if x.strides[k] < 0:
+                    low += (x.shape[k] - 1) * x.strides[k]
+                else:
+                    high += (x.shape[k] - 1) * x.strides[k]
+            data[which] = x.data + low * (x.bits // 8)
+            width[which] = (high - low) * (x.bits // 8)
+            stride[which] = x.strides[0] * (x.bits // 8)
+            rows[which] = 1 if x.strides[0] == 0 else x.shape[0]
+        return rows_overlap(data[0], rows[0], stride[0], width[0], data[1], rows[1], stride[1], width[1])
+
+    cdef int make_missing(self, Intake intake, Operand* operands, int64_t n, list results, list missing) except -1:
+        """Make the outputs that were not given, as views of one allocation."""
+        cdef int64_t shape[MAX_NDIM]
+        cdef int64_t total = 0, itemsize
+        cdef Buffer slab
+        cdef Tensor tensor
+        cdef Kind* kind
+        cdef Operand* x
+        cdef int i, k
+        for i in missing:
+            total += self.padded_size(i, n)
+        slab = allocate(intake.device, total, intake.stream)
+        total = 0
+        for i in missing:
+            kind = &self.kinds_[self.n_inputs_ + i]
+            x = operands + self.n_inputs_ + i
+            itemsize = 8 if kind.code == CODE_FLOAT else 4
+            shape[0] = 1 if kind.shared else n
+            for k in range(kind.ndim):
+                shape[1 + k] = kind.shape[k]
+            tensor = make_tensor(slab, None, <void*>(slab.ptr_ + <size_t>total), DEVICE_CUDA, intake.device_id,
+                                 <unsigned char>kind.code, <unsigned char>(8 * itemsize), kind.ndim + 1, shape, NULL,
+                                 False)
+            total += self.padded_size(i, n)
+            x.data = <char*>tensor.data_
+            x.bits = <unsigned char>(8 * itemsize)
+            for k in range(kind.ndim + 1):
+                x.strides[k] = tensor.strides_[k]
+            if x.data == NULL:
+                x.data = <char*>16       # no elements
+            results[i] = tensor
+        return 0
+
+    cdef int64_t padded_size(self, int output, int64_t n) noexcept:
+        cdef Kind* kind = &self.kinds_[self.n_inputs_ + output]
+        cdef int64_t nbytes = (1 if kind.shared else n) * kind.count * (8 if kind.code == CODE_FLOAT else 4)
+        return (nbytes + OUTPUT_ALIGNMENT - 1) // OUTPUT_ALIGNMENT * OUTPUT_ALIGNMENT
+
+    cdef int launch(self, Layout layout, _OnDevice here, Intake intake, Operand* operands, int64_t n) except -1:
+        cdef uint64_t small[512]         # kSmallProgram bytes
+        cdef vector[uint64_t] large
+        cdef char* args = <char*>small
+        cdef void* params[1]
+        cdef Launcher* launcher = &here.small if n < SMALL_BATCH else &here.large
+        cdef int pushed
+        if layout.nbytes > <size_t>kSmallProgram:
+            large.resize(kLargeProgram // 8)
+            args = <char*>large.data()
+        else:
+            memset(small + layout.nbytes // 8, 0, sizeof(small) - layout.nbytes)
+        layout.lay_out(args, operands, self.kinds_.data(), n, launcher.block)
+        params[0] = args
+        pushed = intake.device.push()
+        try:
+            intake.before()
+            here.kernel.launch_raw(<unsigned int>((n + launcher.block - 1) // launcher.block), 1, 1,
+                                   <unsigned int>launcher.block, 1, 1, launcher.shared, intake.stream, params)
+            intake.after()
+        finally:
+            intake.device.pop(pushed)
+        return 0
+
+
+cdef bint is_number(object x):
+    return isinstance(x, (float, int, np.generic))
+
+
+cdef str dtype_name(const Kind* kind):
+    return "float64" if kind.code == CODE_FLOAT else "int32"
+
+
+cdef tuple shape_of(Operand* x):
+    return tuple([x.shape[k] for k in range(x.ndim)])
+
+
+cdef tuple strides_of(Operand* x):
+    return tuple([x.strides[k] for k in range(x.ndim)])
+
+
+cdef str describe_dtype(Operand* x):
+    names = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+    return f"{names.get(x.code, 'type')}{x.bits}"
