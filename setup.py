@@ -19,18 +19,25 @@ import build_native  # noqa: E402
 class BuildPy(build_py):
     """Copy the Python files and the device headers into an empty folder, so that nothing deleted stays in a wheel."""
 
+    # Folders of headers in cuda_src: the public ones, and what a program's own kernel includes.
+    headers = ("include/madspace", "phasespace")
+
     def run(self):
-        headers = ROOT / "cuda_src" / "include" / "madspace"
-        link = ROOT / "madspace" / "include" / "madspace"
+        target = ROOT / "madspace" / "include"
         # One copy of the headers in the repository; the source tree shows them where an installed package has them.
-        link.parent.mkdir(exist_ok=True)
-        if not link.is_symlink():
-            link.symlink_to(Path("../../cuda_src/include/madspace"))
+        target.mkdir(exist_ok=True)
+        for folder in self.headers:
+            link = target / Path(folder).name
+            if not link.is_symlink():
+                link.symlink_to(Path("../../cuda_src") / folder)
         if not self.editable_mode:
             shutil.rmtree(Path(self.build_lib) / "madspace", ignore_errors=True)
         super().run()
         if not self.editable_mode:
-            shutil.copytree(headers, Path(self.build_lib) / "madspace" / "include" / "madspace", dirs_exist_ok=True)
+            for folder in self.headers:
+                copy = Path(self.build_lib) / "madspace" / "include" / Path(folder).name
+                sources = shutil.ignore_patterns("*.cu", "t_chain.def")
+                shutil.copytree(ROOT / "cuda_src" / folder, copy, ignore=sources, dirs_exist_ok=True)
 
 
 class BuildCubins(Command):

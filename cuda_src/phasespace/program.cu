@@ -4,7 +4,7 @@
 
 using namespace madspace;
 
-// Any number of threads up to this that is a multiple of 32. Three blocks leave 80 registers.
+// Any number of threads up to this that is a multiple of 32; three blocks leave 80 registers.
 constexpr int kMaxProgramBlock = 256;
 
 #define MS_PROGRAM(name, nbytes)                                      \

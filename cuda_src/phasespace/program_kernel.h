@@ -3,21 +3,8 @@
 // Measured on an H200 against local memory for the registers, which takes 1.7 times as long.
 #pragma once
 
-#include "arithmetic.h"
-#include "chili.h"
-#include "cuts.h"
-#include "decays.h"
-#include "double_t.h"
-#include "indexing.h"
-#include "invariants_1d.h"
-#include "luminosity.h"
-#include "observables.h"
-#include "program_args.h"
-#include "rambo.h"
-#include "scattering.h"
-#include "t_chain.h"
-#include "three_body.h"
-#include "two_to_three.h"
+#include "op_steps.h"
+#include "program_columns.h"
 
 MS_BEGIN_NAMESPACE
 
@@ -32,12 +19,9 @@ enum Op : unsigned {
 #undef MS_LIST_OP
 };
 
-// The code and the constants are the same for all threads: as loads from the parameters they cost one instruction for a
-// warp.
-class Event {
+// The rows of one event, and the step that is at work on them.
+class Event : public ListExecutor {
 public:
-    using Value = double;
-
     MS_FN explicit Event(double* file)
         : own_(reinterpret_cast<char*>(file + threadIdx.x)), pitch_(blockDim.x * sizeof(double)) {}
 
@@ -45,8 +29,6 @@ public:
     MS_FN double& row(unsigned number, int ahead = 0) const {
         return *reinterpret_cast<double*>(own_ + number * pitch_ + ahead * static_cast<int>(sizeof(double)));
     }
-
-    // ---- one step ----
 
     // `rows`: in the code, those of the inputs and then those of the outputs.
     MS_FN void start(const unsigned* rows, int n_in) {
@@ -65,30 +47,6 @@ public:
         for (int k = 0; k < Step::kOutputs; ++k) value(Step::kInputs + k) = out[k];
     }
 
-    MS_FN static double constant(double x) { return x; }
-
-    template <class Step, class... V>
-    MS_FN Values<double, Step::kOutputs> run(V... values) const {
-        return run_step<Step>(values...);
-    }
-
-    template <int n>
-    MS_FN Values<double, n> accumulators(double x) const {
-        Values<double, n> sums;
-        for (int k = 0; k < n; ++k) sums.item[k] = x;
-        return sums;
-    }
-
-    template <class Step, class... V>
-    MS_FN void update(Values<double, Step::kOutputs>& sums, V... values) const {
-        constexpr int n = Step::kOutputs;
-        static_assert(n + sizeof...(V) == Step::kInputs, "a step takes exactly its inputs");
-        const double more[] = {values...};
-        double in[Step::kInputs];
-        for (int k = 0; k < Step::kInputs; ++k) in[k] = k < n ? sums.item[k] : more[k < n ? 0 : k - n];
-        Step::eval(in, sums.item);
-    }
-
 private:
     MS_FN double& value(int k) const { return *reinterpret_cast<double*>(own_ + rows_[k]); }
 
@@ -100,92 +58,46 @@ private:
 
 MS_FN void run_op(Event& event, unsigned op, int n_in, int n_out) {
     switch (op) {
-#define MS_OP(name, ...)                                     \
-    case k_##name:                                           \
-        event.template run_fixed<MS_STEP_OF(__VA_ARGS__)>(); \
+#define MS_OP(name, ...)                    \
+    case k_##name:                          \
+        event.run_fixed<op_##name::Step>(); \
         break;
-#define MS_STEP_OF(n_in, n_out, ...) __VA_ARGS__
-#define MS_LIST_OP(name, ...)                  \
-    case k_##name:                             \
-        __VA_ARGS__::eval(event, n_in, n_out); \
+#define MS_LIST_OP(name, ...)                      \
+    case k_##name:                                 \
+        op_##name::Step::eval(event, n_in, n_out); \
         break;
 #include "ops.def"
 #undef MS_OP
 #undef MS_LIST_OP
-#undef MS_STEP_OF
         default:
             break;
     }
 }
 
-// ---- loads ----
-
-template <class T>
-MS_FN void load_column(const Event& event, const u64* column, i64 index) {
-    const u64 address = column[0], stride = column[1];
-    const double number = from_bits(stride);
-    event.row(static_cast<unsigned>(column[2])) =
-        address == 0
-            ? number
-            : static_cast<double>(__ldg(reinterpret_cast<const T*>(address + stride * static_cast<u64>(index))));
-}
-
 MS_FN unsigned four_row(u64 rows, int k) { return static_cast<unsigned>(rows >> (16 * k)) & 0xffff; }
 
-MS_FN void load_four(const Event& event, const u64* four, i64 index) {
-    const u64 from = four[0] + four[1] * static_cast<u64>(index), apart = four[2], rows = four[3];
+MS_FN void load_rows(const Event& event, const u64* four, i64 index) {
     double x[4];
-    if (apart == 0) {
-        const double2 low = __ldg(reinterpret_cast<const double2*>(from));
-        const double2 high = __ldg(reinterpret_cast<const double2*>(from + sizeof(double2)));
-        x[0] = low.x, x[1] = low.y, x[2] = high.x, x[3] = high.y;
+    load_four(four, index, x);
+    for (int c = 0; c < 4; ++c) event.row(four_row(four[3], c)) = x[c];
+}
+
+MS_FN void store_rows(const Event& event, const u64* four, i64 index, i64 end) {
+    const u64 rows = four[3];
+    if (four[2] == 0) {
+        store_four(four, index, end, [&](int half, int ahead) {
+            return make_double2(event.row(four_row(rows, 2 * half), ahead),
+                                event.row(four_row(rows, 2 * half + 1), ahead));
+        });
     } else {
-        for (int c = 0; c < 4; ++c) x[c] = __ldg(reinterpret_cast<const double*>(from + apart * c));
-    }
-    for (int c = 0; c < 4; ++c) event.row(four_row(rows, c)) = x[c];
-}
-
-// ---- stores ----
-
-// What int32 cannot hold becomes its lowest value.
-MS_FN int to_int32(double x) {
-    constexpr double kLowest = -2147483648.0, kHighest = 2147483647.0;
-    return static_cast<int>(x >= kLowest && x <= kHighest ? x : kLowest);
-}
-
-MS_FN double converted(double x, double*) { return x; }
-MS_FN int converted(double x, int*) { return to_int32(x); }
-
-// Of events below `end`.
-template <class T>
-MS_FN void store_column(const Event& event, const u64* column, i64 index, i64 end) {
-    T* to = reinterpret_cast<T*>(column[0] + column[1] * static_cast<u64>(index));
-    const double x = event.row(static_cast<unsigned>(column[2]));
-    if (index < end) *to = converted(x, to);
-}
-
-// A warp stores 16 bytes per lane, so that each instruction writes 512 adjacent bytes. Lane l takes one half of the
-// event of lane l / 2, then of l / 2 + 16.
-MS_FN void store_four(const Event& event, const u64* four, i64 index, i64 end) {
-    const u64 to = four[0], stride = four[1], apart = four[2], rows = four[3];
-    if (apart == 0) {
-        const int lane = static_cast<int>(threadIdx.x) & 31, half = lane & 1;
-        const unsigned first = four_row(rows, 2 * half), second = four_row(rows, 2 * half + 1);
-        for (int pass = 0; pass < 2; ++pass) {
-            const int ahead = (lane >> 1) + 16 * pass - lane;
-            const double2 x = make_double2(event.row(first, ahead), event.row(second, ahead));
-            const i64 other = index + ahead;
-            if (other < end)
-                *reinterpret_cast<double2*>(to + stride * static_cast<u64>(other) + sizeof(double2) * half) = x;
-        }
-    } else if (index < end) {
-        for (int c = 0; c < 4; ++c)
-            *reinterpret_cast<double*>(to + stride * static_cast<u64>(index) + apart * c) =
-                event.row(four_row(rows, c));
+        double x[4];
+        for (int c = 0; c < 4; ++c) x[c] = event.row(four_row(rows, c));
+        store_four_apart(four, index, end, x);
     }
 }
 
-// The code stands at a fixed place, so that the compiler sees that all threads read the same of it.
+// The code and the constants are the same for all threads: as loads from the parameters they cost one instruction for a
+// warp. The code stands at a fixed place, so that the compiler sees it.
 template <class Args>
 MS_FN void interpret(const Args& args, double* file) {
     const ProgramHead& head = args.head;
@@ -198,10 +110,20 @@ MS_FN void interpret(const Args& args, double* file) {
         const unsigned at = head.section[which].at, n = head.section[which].n;
         for (unsigned k = 0; k < n; ++k) act(args.body + at + words * k, k);
     };
+    const auto load = [&](ProgramSection which, auto kind) {
+        each(which, kColumnWords, [&](const u64* column, unsigned) {
+            event.row(static_cast<unsigned>(column[2])) = load_number<decltype(kind)>(column, source);
+        });
+    };
+    const auto store = [&](ProgramSection which, i64 end, auto kind) {
+        each(which, kColumnWords, [&](const u64* column, unsigned) {
+            store_number<decltype(kind)>(column, index, end, event.row(static_cast<unsigned>(column[2])));
+        });
+    };
     each(kConstants, 1, [&](const u64* word, unsigned k) { event.row(k) = from_bits(*word); });
-    each(kInputs, kColumnWords, [&](const u64* column, unsigned) { load_column<double>(event, column, source); });
-    each(kIntInputs, kColumnWords, [&](const u64* column, unsigned) { load_column<int>(event, column, source); });
-    each(kFourInputs, kFourWords, [&](const u64* four, unsigned) { load_four(event, four, source); });
+    load(kInputs, double());
+    load(kIntInputs, int());
+    each(kFourInputs, kFourWords, [&](const u64* four, unsigned) { load_rows(event, four, source); });
 
     const unsigned* code = reinterpret_cast<const unsigned*>(args.body);
     for (unsigned k = 0; k < head.n_steps; ++k) {
@@ -213,15 +135,11 @@ MS_FN void interpret(const Args& args, double* file) {
     }
 
     __syncwarp();  // the lanes store each other's values
-    each(kOutputs, kColumnWords,
-         [&](const u64* column, unsigned) { store_column<double>(event, column, index, head.n); });
-    each(kIntOutputs, kColumnWords,
-         [&](const u64* column, unsigned) { store_column<int>(event, column, index, head.n); });
-    each(kFourOutputs, kFourWords, [&](const u64* four, unsigned) { store_four(event, four, index, head.n); });
-    each(kOnceOutputs, kColumnWords,
-         [&](const u64* column, unsigned) { store_column<double>(event, column, index, 1); });
-    each(kOnceIntOutputs, kColumnWords,
-         [&](const u64* column, unsigned) { store_column<int>(event, column, index, 1); });
+    store(kOutputs, head.n, double());
+    store(kIntOutputs, head.n, int());
+    each(kFourOutputs, kFourWords, [&](const u64* four, unsigned) { store_rows(event, four, index, head.n); });
+    store(kOnceOutputs, 1, double());
+    store(kOnceIntOutputs, 1, int());
 }
 
 }  // namespace program

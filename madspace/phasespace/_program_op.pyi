@@ -13,6 +13,7 @@ class ProgramOp:
         shared_program: Program | None,
         input_shared: Sequence[bool],
         output_shared: Sequence[bool],
+        kernels: str,
     ) -> None: ...
     def __call__(
         self, arrays: list[Any], out: Sequence[Any] | None, stream: Any, as_tensors: bool

@@ -1,4 +1,4 @@
-"""One call of a program on a GPU: checks, outputs, one launch of the interpreter."""
+"""One call of a program on a GPU: checks, outputs, one launch."""
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
 
 from madspace.cpu._programs import op_table
+from madspace.phasespace.columns import columns
+from madspace.phasespace.fused import fused_name
+from madspace.phasespace.jit import fused_module, shipped_stem
 from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
 
 
@@ -49,7 +52,8 @@ cdef enum:
     CODE_INT = 0
     CODE_FLOAT = 2
     DEVICE_CUDA = 2
-    LARGE_BLOCK = 256            # threads, the most that the kernels take
+    LARGE_BLOCK = 256            # threads, the most that the interpreter takes
+    FUSED_BLOCK = 128            # 32 to 256 measured for fused chains: within 3 % of each other
     SMALL_BLOCK = 64
     WARP = 32
     RESIDENT = 768               # threads of a multiprocessor, by the kernels' registers
@@ -59,9 +63,6 @@ cdef enum:
     BLOCK_SHARED = 1024          # bytes of shared memory that the system takes of each block
     MAX_ROWS = 65536             # a row has 16 bits
     OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
-
-cdef object STEM = "program"
-
 
 # An element, or four adjacent ones, of an operand.
 cdef struct Column:
@@ -80,69 +81,61 @@ cdef struct Kind:
     bint shared                  # by all events
 
 
-# Threads of a block, and the program's code for that many.
+# Threads of a block, and their shared memory.
 cdef struct Launcher:
     int block
     unsigned int shared
 
 
-cdef class _OnDevice:
-    """What launches of a program need to know of a device."""
-
-    cdef Kernel kernel
-    cdef Launcher large, small
-
-
 cdef class Layout:
-    """A program as the kernel reads it, but for addresses, strides and the number of events."""
+    """A program as a kernel reads it, but for addresses, strides and the number of events."""
 
     cdef ProgramHead head
     cdef vector[uint32_t] code           # rows are numbers, not yet places
     cdef vector[char] is_row
     cdef vector[uint64_t] constants
     cdef vector[Column] columns[9]       # by section
-    cdef int n_registers
     cdef size_t nbytes
-    cdef dict on_devices                 # device id -> _OnDevice
 
-    def __cinit__(self, program, list shared, list places):
-        """`shared`: for each operand, whether all events share it; `places`: for each output, its operand."""
-        cdef uint64_t bits
-        cdef double number
-        cdef int i, at = 0
-        self.on_devices = {}
-        self.n_registers = program.n_registers
-        if self.n_registers > MAX_ROWS:
-            raise UnsupportedOpError(
-                f"function: expected at most {MAX_ROWS} values at once on a GPU, got {self.n_registers}")
-        self.add_code(program.encode(op_table()))
-        self.head.n_steps = len(program.steps)
-        for number in program.constants:
-            memcpy(&bits, &number, 8)
-            self.constants.push_back(bits)
-        for i, argument in enumerate(program.inputs):
-            self.add(i, argument, [kInputs, kIntInputs, kFourInputs])
-        for place, argument in zip(places, program.outputs):
-            sections = [kOnceOutputs, kOnceIntOutputs, -1] if shared[place] else [kOutputs, kIntOutputs, kFourOutputs]
-            self.add(place, argument, sections)
+    def __cinit__(self, program, list output_shared, list places, bint interpreted):
+        """`places`: for each output of the program, its operand."""
+        cdef Column column
+        cdef int i, k, at
+        if interpreted:
+            self.add_code(program)
+        for i, found in enumerate(columns(program, output_shared)):
+            for given in found:
+                column.operand = given.argument if i < <int>kOutputs else places[given.argument]
+                column.n_index = len(given.index)
+                for k in range(column.n_index):
+                    column.index[k] = given.index[k]
+                column.rows = 0
+                for k, register in enumerate(given.registers):
+                    column.rows |= <uint64_t>register << (16 * k)
+                self.columns[i].push_back(column)
         at = (self.code.size() + 1) // 2
         for i in range(kProgramSections):
             self.head.section[i].at = at
             self.head.section[i].n = self.constants.size() if i == kConstants else self.columns[i].size()
-            at += self.head.section[i].n * self.words(i)
+            at += self.head.section[i].n * (
+                1 if i == kConstants else kFourWords if i == kFourInputs or i == kFourOutputs else kColumnWords)
         self.nbytes = sizeof(ProgramHead) + 8 * at
         if self.nbytes > <size_t>kLargeProgram:
             raise UnsupportedOpError(
                 f"function: expected at most {kLargeProgram} bytes of code and columns on a GPU, got {self.nbytes}")
 
-    cdef int words(self, int section) noexcept:
-        if section == kConstants:
-            return 1
-        return kFourWords if section == kFourInputs or section == kFourOutputs else kColumnWords
-
-    cdef int add_code(self, encoded) except -1:
-        cdef list words = encoded.tolist()
+    cdef int add_code(self, program) except -1:
+        cdef list words = program.encode(op_table()).tolist()
+        cdef uint64_t bits
+        cdef double number
         cdef int at = 0, op, n_in, n_out
+        if program.n_registers > MAX_ROWS:
+            raise UnsupportedOpError(
+                f"function: expected at most {MAX_ROWS} values at once on a GPU, got {program.n_registers}")
+        self.head.n_steps = len(program.steps)
+        for number in program.constants:
+            memcpy(&bits, &number, 8)
+            self.constants.push_back(bits)
         while at < len(words):
             op, n_in, n_out = words[at], words[at + 1], words[at + 2]
             if max(n_in, n_out) > <int>kMaxProgramValues or op > <int>kMaxProgramOp:
@@ -156,74 +149,11 @@ cdef class Layout:
             at += 3 + n_in + n_out
         return 0
 
-    cdef int add(self, int operand, argument, list sections) except -1:
-        """Add the columns of an argument; sections: of float64, of int32, of fours (-1: not as fours)."""
-        cdef Column column
-        cdef tuple shape = argument.shape, registers = argument.registers
-        cdef int64_t k = 0, rest
-        cdef int i, section
-        cdef bint fours = (argument.dtype.kind == "f" and len(shape) > 0 and shape[len(shape) - 1] == 4
-                           and sections[2] >= 0)
-        column.operand = operand
-        column.n_index = len(shape)
-        while k < len(registers):
-            rest = k
-            for i in range(len(shape) - 1, -1, -1):
-                column.index[i] = rest % shape[i]
-                rest //= shape[i]
-            if fours and k % 4 == 0 and min(registers[k : k + 4]) >= 0:
-                column.rows = 0
-                for i in range(4):
-                    column.rows |= <uint64_t>registers[k + i] << (16 * i)
-                section = sections[2]
-                self.columns[section].push_back(column)
-                k += 4
-                continue
-            if registers[k] >= 0:
-                column.rows = registers[k]
-                section = sections[0 if argument.dtype.kind == "f" else 1]
-                self.columns[section].push_back(column)
-            k += 1
-        return 0
-
-    cdef _OnDevice on_device(self, Device device, Stream stream):
-        cdef _OnDevice here = self.on_devices.get(device.id)
-        if here is None:
-            here = self.prepare(device, stream)
-            self.on_devices[device.id] = here
-        return here
-
-    cdef _OnDevice prepare(self, Device device, Stream stream):
-        """Load the kernel and choose its blocks: those that keep most threads resident."""
-        cdef _OnDevice here = _OnDevice.__new__(_OnDevice)
-        cdef int limit = device.max_shared_per_block
-        cdef int whole = device.max_shared_per_multiprocessor
-        cdef int64_t need, threads, most = 0
-        cdef int block = LARGE_BLOCK
-        if 8 * WARP * <int64_t>self.n_registers > limit:
-            raise UnsupportedOpError(f"function: expected at most {limit // (8 * WARP)} values at once on "
-                                     f"{device.name}, got {self.n_registers}")
-        while block >= WARP:
-            need = 8 * block * <int64_t>self.n_registers
-            threads = min(whole // (need + BLOCK_SHARED), RESIDENT // block) * block
-            if need <= limit and threads > most:
-                most = threads
-                here.large.block, here.large.shared = block, <unsigned int>need
-            block //= 2
-        here.small = here.large
-        if here.large.block > SMALL_BLOCK:
-            here.small.block, here.small.shared = SMALL_BLOCK, 8 * SMALL_BLOCK * self.n_registers
-        name = "program_small" if self.nbytes <= <size_t>kSmallProgram else "program_large"
-        here.kernel = shipped_module(STEM, device, stream).get(name)
-        here.kernel.function_on(device, stream)
-        if here.large.shared > FREE_SHARED:
-            here.kernel.set_max_dynamic_shared(limit, device)
-        return here
-
-    cdef void lay_out(self, char* args, Operand* operands, const Kind* kinds, int64_t n, int block) noexcept:
+    cdef void lay_out(self, char* args, Operand* operands, int64_t n, int block) noexcept:
         """Fill in what the kernel gets."""
         cdef ProgramHead* head = <ProgramHead*>args
-        cdef uint32_t* code = <uint32_t*>(args + sizeof(ProgramHead))
+        cdef uint64_t* body = <uint64_t*>(args + sizeof(ProgramHead))
+        cdef uint32_t* code = <uint32_t*>body
         cdef uint64_t* word
         cdef const Column* column
         cdef Operand* x
@@ -234,11 +164,10 @@ cdef class Layout:
         head.n = n
         for i in range(self.code.size()):
             code[i] = self.code[i] * <uint32_t>(8 * block) if self.is_row[i] else self.code[i]
-        word = <uint64_t*>(args + sizeof(ProgramHead)) + self.head.section[<int>kConstants].at
         if self.constants.size() > 0:
-            memcpy(word, self.constants.data(), 8 * self.constants.size())
+            memcpy(body + self.head.section[<int>kConstants].at, self.constants.data(), 8 * self.constants.size())
         for section in range(kInputs, kProgramSections):
-            word = <uint64_t*>(args + sizeof(ProgramHead)) + self.head.section[section].at
+            word = body + self.head.section[section].at
             for i in range(self.columns[section].size()):
                 column = &self.columns[section][i]
                 x = operands + column.operand
@@ -262,6 +191,84 @@ cdef class Layout:
                 word += kFourWords
 
 
+cdef class _OnDevice:
+    """How a program is launched on a device."""
+
+    cdef Layout layout
+    cdef Kernel kernel
+    cdef Launcher large, small
+
+
+cdef class Plan:
+    """A program and how it is run on each device: fused where there is a kernel, or else interpreted."""
+
+    cdef object program
+    cdef list output_shared
+    cdef list places
+    cdef str kernels
+    cdef dict on_devices                 # device id -> _OnDevice
+
+    def __cinit__(self, program, list output_shared, list places, str kernels):
+        self.program, self.output_shared, self.places, self.kernels = program, output_shared, places, kernels
+        self.on_devices = {}
+
+    cdef _OnDevice on_device(self, Device device, Stream stream):
+        cdef _OnDevice here = self.on_devices.get(device.id)
+        if here is None:
+            here = self.fused(device, stream)
+            if here is None:
+                here = self.interpreted(device, stream)
+            self.on_devices[device.id] = here
+        return here
+
+    cdef _OnDevice fused(self, Device device, Stream stream):
+        """Find or compile the fused kernel; None where there is none."""
+        cdef _OnDevice here = _OnDevice.__new__(_OnDevice)
+        if self.kernels == "interpreted":
+            return None
+        name = fused_name(self.program, self.output_shared)
+        stem = shipped_stem(name) if self.kernels != "compiled" else None
+        if stem is None and self.kernels == "shipped":
+            return None
+        here.layout = Layout(self.program, self.output_shared, self.places, False)
+        if stem is not None:
+            here.kernel = shipped_module(stem, device, stream).get(name)
+        else:
+            here.kernel = fused_module(self.program, self.output_shared, device).get(name)
+        here.kernel.function_on(device, stream)
+        here.large.block, here.small.block = FUSED_BLOCK, SMALL_BLOCK
+        here.large.shared = here.small.shared = 0
+        return here
+
+    cdef _OnDevice interpreted(self, Device device, Stream stream):
+        """Load the interpreter and choose its blocks: those that keep most threads at work."""
+        cdef _OnDevice here = _OnDevice.__new__(_OnDevice)
+        cdef int limit = device.max_shared_per_block, whole = device.max_shared_per_multiprocessor
+        cdef int64_t row = self.program.n_registers * 8
+        cdef int64_t need, threads, most = 0
+        cdef int block = LARGE_BLOCK
+        here.layout = Layout(self.program, self.output_shared, self.places, True)
+        if row * WARP > limit:
+            raise UnsupportedOpError(f"function: expected at most {limit // (8 * WARP)} values at once on "
+                                     f"{device.name}, got {row // 8}")
+        while block >= WARP:
+            need = row * block
+            threads = min(whole // (need + BLOCK_SHARED), RESIDENT // block) * block
+            if need <= limit and threads > most:
+                most = threads
+                here.large.block, here.large.shared = block, <unsigned int>need
+            block //= 2
+        here.small = here.large
+        if here.large.block > SMALL_BLOCK:
+            here.small.block, here.small.shared = SMALL_BLOCK, <unsigned int>(row * SMALL_BLOCK)
+        name = "program_small" if here.layout.nbytes <= <size_t>kSmallProgram else "program_large"
+        here.kernel = shipped_module("program", device, stream).get(name)
+        here.kernel.function_on(device, stream)
+        if here.large.shared > FREE_SHARED:
+            here.kernel.set_max_dynamic_shared(limit, device)
+        return here
+
+
 cdef class ProgramOp:
     """A compiled function on GPUs.
 
@@ -273,6 +280,9 @@ cdef class ProgramOp:
         What computes the results that all events share, from what they share: for batches without events.
     input_shared, output_shared : sequence of bool
         Whether all events share an argument (globals counted in) or a result.
+    kernels : str
+        "shipped": a fused kernel if one comes with the package, else the interpreter; "any": as well, but where none
+        comes it is compiled; "compiled" and "interpreted": this alone.
     """
 
     cdef readonly tuple input_names
@@ -281,10 +291,11 @@ cdef class ProgramOp:
     cdef int n_inputs_
     cdef int n_outputs_
     cdef vector[Kind] kinds_             # of the inputs, then of the outputs
-    cdef Layout whole_
-    cdef Layout shared_                  # None: no result is shared
+    cdef Plan whole_
+    cdef Plan shared_                    # None: no result is shared
 
-    def __cinit__(self, program, shared_program, input_shared, output_shared):
+    def __cinit__(self, program, shared_program, input_shared, output_shared, str kernels):
+        cdef list flags = [bool(flag) for flag in output_shared]
         cdef list places = [i for i, flag in enumerate(output_shared) if flag]
         self.input_names = tuple([x.name for x in program.inputs])
         self.output_names = tuple([x.name for x in program.outputs])
@@ -294,12 +305,9 @@ cdef class ProgramOp:
         for argument, flag in zip((*program.inputs, *program.outputs), (*input_shared, *output_shared)):
             self.add_kind(argument, flag)
         n = self.n_inputs_
-        self.whole_ = Layout(program, self.flags(), [n + i for i in range(self.n_outputs_)])
+        self.whole_ = Plan(program, flags, [n + i for i in range(self.n_outputs_)], kernels)
         if shared_program is not None:
-            self.shared_ = Layout(shared_program, self.flags(), [n + i for i in places])
-
-    cdef list flags(self):
-        return [bool(self.kinds_[i].shared) for i in range(self.n_inputs_ + self.n_outputs_)]
+            self.shared_ = Plan(shared_program, [True] * len(places), [n + i for i in places], kernels)
 
     cdef int add_kind(self, argument, bint shared) except -1:
         cdef Kind kind
@@ -325,7 +333,7 @@ cdef class ProgramOp:
         """
         cdef vector[Operand] operands
         cdef Intake intake = Intake.__new__(Intake)
-        cdef Layout layout
+        cdef Plan plan
         cdef _OnDevice here = None
         cdef int64_t n, n_launched
         cdef int i
@@ -343,22 +351,22 @@ cdef class ProgramOp:
             self.take_input(intake, &operands[i], arrays[i], i)
         n = self.batch(operands.data())
         results = self.outputs(intake, operands.data(), n, out)
-        layout = self.layout_for(n)
+        plan = self.plan_for(n)
         n_launched = max(n, 1)
-        if layout is not None:
-            here = layout.on_device(intake.device, intake.stream)      # before anything is made
+        if plan is not None:
+            here = plan.on_device(intake.device, intake.stream)      # before anything is made
         missing = [i for i in range(self.n_outputs_) if results[i] is None]
         if missing:
             self.make_missing(intake, operands.data(), n, results, missing)
-        if layout is not None:
-            self.launch(layout, here, intake, operands.data(), n_launched)
+        if here is not None:
+            self.launch(here, intake, operands.data(), n_launched)
         # After the launch: a framework that takes a result over orders itself behind what is queued by then.
         if not as_tensors:
             for i in missing:
                 results[i] = hand_over(<Tensor>results[i], first)
         return results
 
-    cdef Layout layout_for(self, int64_t n):
+    cdef Plan plan_for(self, int64_t n):
         """What has to run for n events; None where there is nothing to write."""
         cdef int i
         cdef bint shared_only = True
@@ -550,19 +558,20 @@ cdef class ProgramOp:
         cdef int64_t nbytes = (1 if kind.shared else n) * kind.count * (8 if kind.code == CODE_FLOAT else 4)
         return (nbytes + OUTPUT_ALIGNMENT - 1) // OUTPUT_ALIGNMENT * OUTPUT_ALIGNMENT
 
-    cdef int launch(self, Layout layout, _OnDevice here, Intake intake, Operand* operands, int64_t n) except -1:
+    cdef int launch(self, _OnDevice here, Intake intake, Operand* operands, int64_t n) except -1:
         cdef uint64_t small[512]         # kSmallProgram bytes
         cdef vector[uint64_t] large
         cdef char* args = <char*>small
         cdef void* params[1]
         cdef Launcher* launcher = &here.small if n < SMALL_BATCH else &here.large
+        cdef Layout layout = here.layout
         cdef int pushed
         if layout.nbytes > <size_t>kSmallProgram:
             large.resize(kLargeProgram // 8)
             args = <char*>large.data()
         else:
             memset(small + layout.nbytes // 8, 0, sizeof(small) - layout.nbytes)
-        layout.lay_out(args, operands, self.kinds_.data(), n, launcher.block)
+        layout.lay_out(args, operands, n, launcher.block)
         params[0] = args
         pushed = intake.device.push()
         try:

@@ -14,6 +14,7 @@ from madspace.phasespace._program_op import ProgramOp
 from madspace.phasespace.compile import compile_graph
 from madspace.phasespace.context import Context, default_context
 from madspace.phasespace.graph import Graph
+from madspace.phasespace.jit import is_wanted
 from madspace.phasespace.program import Program, ProgramArgument
 from madspace.phasespace.types import BatchSize
 from madspace.phasespace.values import NamedValues
@@ -33,6 +34,11 @@ class FunctionRuntime:
         What to run.
     context : Context, optional
         Where its globals are; the default context if left out.
+    jit : bool, optional
+        Whether to compile a kernel of its own for a GPU where none comes with the package, which takes a second or so
+        at the first call (CompileError where NVRTC is not installed); ``MADSPACE_JIT`` if left out. Compiled kernels
+        are kept in ``MADSPACE_CACHE_DIR`` (``~/.cache/madspace/kernels``). Without it such a function is interpreted,
+        which gives the same results at some half of the speed.
 
     Raises
     ------
@@ -54,8 +60,9 @@ class FunctionRuntime:
     globals.
     """
 
-    def __init__(self, function: Graph, context: Context | None = None) -> None:
+    def __init__(self, function: Graph, context: Context | None = None, *, jit: bool | None = None) -> None:
         self._function = function
+        self._kernels = "any" if is_wanted(jit) else "shipped"
         self._context = default_context() if context is None else context
         self._is_shared = [value.type.batch_size == BatchSize.one for value in function.inputs]
         self._argument_names = function.inputs.keys()
@@ -160,7 +167,7 @@ class FunctionRuntime:
                 raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
             program = compile_graph(self._function, self._table)
             shared = self._parts[0].program if self._parts[0].is_shared else None
-            self._gpu = ProgramOp(program, shared, self._is_shared, self._is_shared_result)
+            self._gpu = ProgramOp(program, shared, self._is_shared, self._is_shared_result, self._kernels)
         return self._gpu
 
     def _run_on_cpu(self, args: Sequence[Any], out: Sequence[Any] | None, as_tensors: bool) -> list[Any]:

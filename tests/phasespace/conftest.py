@@ -13,6 +13,7 @@ from madspace.cpu import _programs
 from madspace.cpu._lanes import host_kernel_address
 from madspace.phasespace import executor
 from madspace.phasespace.compile import compile_graph
+from madspace.phasespace.fused import fused_name, fused_source
 
 KERNELS = [f"t_chain_{order}_{power}" for order in ("0", "10", "01") for power in ("uniform", "fifth", "log", "power")]
 
@@ -80,6 +81,33 @@ def program_kernels(real_gpu):
         import fake_driver
 
         warp_machine.register(fake_driver.load(), "phasespace")
+
+
+@pytest.fixture
+def fuse(real_gpu, program_kernels, tmp_path, monkeypatch):
+    """Return a function that makes a runtime whose kernel on GPUs is compiled for it alone."""
+    monkeypatch.setenv("MADSPACE_CACHE_DIR", str(tmp_path / "kernels"))
+
+    def compiled(function, context=None):
+        runtime = madspace.FunctionRuntime(function, context)
+        runtime._kernels = "compiled"
+        if not real_gpu:
+            import fake_driver
+
+            warp_machine.register_fused(fake_driver.load(), sources_of(runtime))
+        return runtime
+
+    return compiled
+
+
+def sources_of(runtime):
+    """Return the sources of a function's fused kernels, by name."""
+    flags = runtime._is_shared_result
+    whole = compile_graph(runtime._function, _programs.op_table())
+    programs = [(whole, flags)]
+    if any(flags):
+        programs.append((runtime.programs[0], [True] * len(runtime.programs[0].outputs)))
+    return {fused_name(*program): fused_source(*program) for program in programs}
 
 
 @pytest.fixture(params=["cpu", "cuda"])

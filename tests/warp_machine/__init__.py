@@ -18,15 +18,39 @@ KERNELS = {
     "kda": [f"kda_{stem}_{d}" for stem in ("forward", "prepare", "scan", "decode") for d in (64, 128)],
     "phasespace": ["program_small", "program_large"],
 }
+FUSED_HEAD = """
+#include "machine.h"
+#undef __shared__
+#define __shared__ static
+#include "phasespace/fused_kernel.h"
+using namespace madspace;
+alignas(1024) char memory[machine::kSharedBytes];
+char* machine::shared = memory;
+template <class Args>
+void launch(void (*kernel)(Args), void** params, const unsigned* grid, const unsigned* block) {
+    const Args& args = *static_cast<const Args*>(params[0]);
+    machine::run([&] { kernel(args); }, grid, block);
+}
+"""
+FUSED_TWIN = """
+extern "C" __attribute__((visibility("default"))) void twin_NAME(void** params, const unsigned* grid,
+                                                                 const unsigned* block) {
+    launch(NAME, params, grid, block);
+}
+"""
 DOUBLES = {"kda": ("ptx.h", "kda/ptx.h"), "phasespace": ("seeds.h", "include/madspace/seeds.h")}
 
 
-def build(family: str) -> Path:
-    """Compile the kernels of a family for the host where that has not been done yet; the path of the library."""
+def build(family: str, kernels: str = "") -> Path:
+    """Compile the kernels of a family for the host where that has not been done yet; the path of the library.
+
+    `kernels`: their source, if it is not part of the family.
+    """
     double, place = DOUBLES[family]
-    own = [HERE / name for name in ("machine.cpp", "machine.h", double, f"kernels_{family}.cpp")]
-    kernels = sorted([*SOURCES.glob(f"{family}/*"), *SOURCES.glob("include/madspace/*")])
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in own + kernels)).hexdigest()[:16]
+    own = [HERE / name for name in ("machine.cpp", "machine.h", double)]
+    first = kernels or (HERE / f"kernels_{family}.cpp").read_text()
+    parts = sorted([*SOURCES.glob(f"{family}/*"), *SOURCES.glob("include/madspace/*")])
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in own + parts) + first.encode()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "madspace-tests"
     target = cache / digest / f"{family}.so"
     if target.exists():
@@ -41,10 +65,11 @@ def build(family: str) -> Path:
         for folder in ("include", family):
             shutil.copytree(SOURCES / folder, tree / folder)
         shutil.copy(HERE / double, tree / place)
+        (tree / "kernels.cpp").write_text(first)
         made = tree / "kernels.so"
         flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wno-attributes", "-x", "c++"]
         paths = [f"-I{folder}" for folder in (tree, tree / "include", tree / "include/madspace", tree / family, HERE)]
-        sources = [str(path) for path in own if path.suffix == ".cpp"]
+        sources = [str(HERE / "machine.cpp"), str(tree / "kernels.cpp")]
         done = subprocess.run(
             [*compiler.split(), *flags, *paths, *sources, "-o", str(made)], capture_output=True, text=True, check=False
         )
@@ -55,9 +80,9 @@ def build(family: str) -> Path:
 
 
 @functools.cache
-def load(family: str) -> ctypes.CDLL:
+def load(family: str, kernels: str = "") -> ctypes.CDLL:
     """Return the library of a family."""
-    library = ctypes.CDLL(str(build(family)))
+    library = ctypes.CDLL(str(build(family, kernels)))
     library.machine_problem.restype = ctypes.c_char_p
     _loaded.append(library)
     return library
@@ -78,3 +103,14 @@ def register(fake, family: str) -> None:
     """Let the fake driver's launches of a family's kernels run here."""
     for name in KERNELS[family]:
         fake.register(name, ctypes.cast(load(family)[f"twin_{name}"], ctypes.c_void_p).value)
+
+
+def register_fused(fake, sources: dict[str, str]) -> None:
+    """Let the fake driver's launches of fused kernels run here.
+
+    `sources`: source by name, without includes.
+    """
+    twins = "".join(FUSED_TWIN.replace("NAME", name) for name in sources)
+    library = load("phasespace", FUSED_HEAD + "".join(sources.values()) + twins)
+    for name in sources:
+        fake.register(name, ctypes.cast(library[f"twin_{name}"], ctypes.c_void_p).value)
