@@ -20,6 +20,9 @@ from madspace.phasespace.program import Program
 __all__ = ["cache_folder", "fused_module", "is_wanted", "shipped_stem"]
 
 _MAGIC = b"madspace kernel 1\n"
+_HEAD = '#include "phasespace/fused_kernel.h"\nusing namespace madspace;\n'
+# Blocks on a multiprocessor: few registers keep many threads at work, until they do not suffice.
+_BLOCKS = (3, 2)
 
 
 def is_wanted(jit: bool | None) -> bool:
@@ -60,16 +63,22 @@ def fused_module(program: Program, output_shared: Sequence[bool], device: Device
         The driver refuses the image.
     """
     name = fused_name(program, output_shared)
-    text = '#include "phasespace/fused_kernel.h"\nusing namespace madspace;\n'
-    source = text + fused_source(program, output_shared)
-    target = target_of(device)
+    for blocks in _BLOCKS:
+        text = fused_source(program, output_shared, blocks)
+        module = Module(_image(f"{_HEAD}{text}", f"{name}.cu", target_of(device)), name=name)
+        if module[name].attributes(device).local_bytes == 0:
+            break
+    return module
+
+
+def _image(source: str, name: str, target: str) -> bytes:
     path = cache_folder() / f"{_key(source, target)}.image"
     image = _read(path)
     if image is None:
         options = ["-default-device", "-std=c++17"]
-        image = compile_image(source, name=f"{name}.cu", arch=target, options=options, include_dirs=[_include_dir()])
+        image = compile_image(source, name=name, arch=target, options=options, include_dirs=[_include_dir()])
         _write(path, image)
-    return Module(image, name=name)
+    return image
 
 
 def _key(source: str, target: str) -> str:

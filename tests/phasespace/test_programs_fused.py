@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from program_points import function_of, upstream
+from program_points import chain, chain_arguments, function_of, upstream
 
 import madspace
 from madspace import FunctionRuntime, batch_float, batch_four_vec, batch_int, single_float
@@ -111,3 +111,15 @@ def test_the_switch_of_the_environment(monkeypatch, value, expected):
         monkeypatch.setenv("MADSPACE_JIT", value)
     assert jit.is_wanted(None) is expected
     assert jit.is_wanted(not expected) is not expected
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_chains(device, fuse, n):
+    """Fused and interpreted; momenta sum up to that of the beams."""
+    function, arguments = chain(n), chain_arguments(n, 150)
+    expected = FunctionRuntime(function).call(arguments)
+    fused = fuse(function).call(put(*arguments))
+    check(fused, expected, 1e-9)
+    check(FunctionRuntime(function).call(put(*arguments)), expected, 1e-9)
+    total = sum(x.numpy() for x in fused[2:-1])
+    np.testing.assert_allclose(total, np.broadcast_to([1000.0, 0, 0, 0], total.shape), atol=1e-9)
