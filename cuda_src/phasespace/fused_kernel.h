@@ -16,8 +16,11 @@ using Stage = double2[kMaxFusedBlock / 32][64];
 
 class FusedEvent {
 public:
-    MS_FN FusedEvent(i64 n, Stage& stage)
-        : n_(n), index_(static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x), stage_(stage[threadIdx.x >> 5]) {}
+    MS_FN FusedEvent(const ProgramHead& head, Stage& stage)
+        : head_(head),
+          n_(head.n),
+          index_(static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x),
+          stage_(stage[threadIdx.x >> 5]) {}
 
     template <class T>
     MS_FN double load(const u64* column) const {
@@ -28,6 +31,11 @@ public:
         Values<double, 4> x;
         program::load_four(four, source(), x.item);
         return x;
+    }
+
+    // Random numbers 2 k and 2 k + 1.
+    MS_FN Values<double, 2> draw(u64 k) const {
+        return uniform_pair(head_.seed, head_.offset + static_cast<u64>(index_), k);
     }
 
     template <class T>
@@ -62,6 +70,7 @@ private:
     MS_FN i64 source() const { return index_ < n_ ? index_ : n_ - 1; }
     MS_FN static int slot(int piece) { return piece ^ ((piece >> 3) & 1); }
 
+    const ProgramHead& head_;
     i64 n_, index_;
     double2* stage_;
 };

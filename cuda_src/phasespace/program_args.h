@@ -8,6 +8,8 @@
 //   constants     one word each: the contents of the first rows
 //   inputs        columns of float64, columns of int32, fours
 //   outputs       columns of float64, columns of int32, fours; columns of float64 and of int32 that only event 0 stores
+//   draws         random numbers 2 k and 2 k + 1 of an event, in one word: k << 32 | row << 16 | row; row 0xffff: not
+//   wanted
 // A column is one element of an array in every event, in three words: address, bytes from event to event, row. An input
 // without an address is a number: its bits are in the second word. A four is four adjacent elements in four words:
 // address, bytes from event to event, bytes from element to element or 0 where they are one double2 after another,
@@ -33,6 +35,7 @@ enum ProgramSection {
     kFourOutputs,
     kOnceOutputs,
     kOnceIntOutputs,
+    kDraws,
     kProgramSections
 };
 
@@ -41,7 +44,8 @@ struct ProgramRange {
 };
 
 struct ProgramHead {
-    i64 n;  // events
+    i64 n;             // events
+    u64 seed, offset;  // of random numbers; offset: number of the first event
     unsigned n_steps, unused;
     ProgramRange section[kProgramSections];
 };

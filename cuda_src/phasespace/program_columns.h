@@ -1,6 +1,7 @@
 // Loads and stores of a program's columns and fours (program_args.h).
 #pragma once
 
+#include "madspace/philox.h"
 #include "program_args.h"
 
 MS_BEGIN_NAMESPACE

@@ -82,6 +82,14 @@ MS_FN void load_rows(const Event& event, const u64* four, i64 index) {
     for (int c = 0; c < 4; ++c) event.row(four_row(four[3], c)) = x[c];
 }
 
+MS_FN void draw_rows(const Event& event, const ProgramHead& head, u64 draw, i64 index) {
+    const Values<double, 2> x = uniform_pair(head.seed, head.offset + static_cast<u64>(index), draw >> 32);
+    for (int i = 0; i < 2; ++i) {
+        const unsigned row = four_row(draw, i);
+        if (row != 0xffff) event.row(row) = x[i];
+    }
+}
+
 MS_FN void store_rows(const Event& event, const u64* four, i64 index, i64 end) {
     const u64 rows = four[3];
     if (four[2] == 0) {
@@ -124,6 +132,8 @@ MS_FN void interpret(const Args& args, double* file) {
     load(kInputs, double());
     load(kIntInputs, int());
     each(kFourInputs, kFourWords, [&](const u64* four, unsigned) { load_rows(event, four, source); });
+
+    each(kDraws, 1, [&](const u64* word, unsigned) { draw_rows(event, head, *word, index); });
 
     const unsigned* code = reinterpret_cast<const unsigned*>(args.body);
     for (unsigned k = 0; k < head.n_steps; ++k) {

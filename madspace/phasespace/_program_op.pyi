@@ -16,5 +16,10 @@ class ProgramOp:
         kernels: str,
     ) -> None: ...
     def __call__(
-        self, arrays: list[Any], out: Sequence[Any] | None, stream: Any, as_tensors: bool
+        self,
+        arrays: list[Any],
+        out: Sequence[Any] | None,
+        stream: Any,
+        as_tensors: bool,
+        draw: tuple[int, int, int] | None,
     ) -> list[Any] | None: ...

@@ -35,13 +35,15 @@ cdef extern from "phasespace/program_args.h" namespace "madspace" nogil:
         kFourOutputs
         kOnceOutputs
         kOnceIntOutputs
+        kDraws
         kProgramSections
     cdef struct ProgramRange:
         unsigned int at, n
     cdef struct ProgramHead:
         long long n
+        unsigned long long seed, offset
         unsigned int n_steps, unused
-        ProgramRange section[9]
+        ProgramRange section[10]
     int kColumnWords
     int kFourWords
     int kSmallProgram
@@ -61,7 +63,7 @@ cdef enum:
     MAX_BATCH = 68719476704      # (2^31 - 1) * WARP: the largest grid, far below any overflow in bytes
     FREE_SHARED = 49152          # bytes of dynamic shared memory that every launch may ask for
     BLOCK_SHARED = 1024          # bytes of shared memory that the system takes of each block
-    MAX_ROWS = 65536             # a row has 16 bits
+    MAX_ROWS = 65535             # a row has 16 bits, all of them set for none
     OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
 
 # An element, or four adjacent ones, of an operand.
@@ -94,31 +96,30 @@ cdef class Layout:
     cdef vector[uint32_t] code           # rows are numbers, not yet places
     cdef vector[char] is_row
     cdef vector[uint64_t] constants
-    cdef vector[Column] columns[9]       # by section
+    cdef vector[Column] columns[10]      # by section
     cdef size_t nbytes
 
-    def __cinit__(self, program, list output_shared, list places, bint interpreted):
-        """`places`: for each output of the program, its operand."""
+    def __cinit__(self, program, list output_shared, list places, tuple drawn, bint interpreted):
+        """`places`: for each output of the program, its operand; `drawn`: inputs that are random numbers."""
         cdef Column column
         cdef int i, k, at
         if interpreted:
             self.add_code(program)
-        for i, found in enumerate(columns(program, output_shared)):
+        for i, found in enumerate(columns(program, output_shared, drawn)):
             for given in found:
-                column.operand = given.argument if i < <int>kOutputs else places[given.argument]
+                column.operand = places[given.argument] if kOutputs <= i < kDraws else given.argument
                 column.n_index = len(given.index)
                 for k in range(column.n_index):
                     column.index[k] = given.index[k]
                 column.rows = 0
                 for k, register in enumerate(given.registers):
-                    column.rows |= <uint64_t>register << (16 * k)
+                    column.rows |= <uint64_t>(register & 0xffff) << (16 * k)
                 self.columns[i].push_back(column)
         at = (self.code.size() + 1) // 2
         for i in range(kProgramSections):
             self.head.section[i].at = at
             self.head.section[i].n = self.constants.size() if i == kConstants else self.columns[i].size()
-            at += self.head.section[i].n * (
-                1 if i == kConstants else kFourWords if i == kFourInputs or i == kFourOutputs else kColumnWords)
+            at += self.head.section[i].n * words_of(i)
         self.nbytes = sizeof(ProgramHead) + 8 * at
         if self.nbytes > <size_t>kLargeProgram:
             raise UnsupportedOpError(
@@ -149,7 +150,8 @@ cdef class Layout:
             at += 3 + n_in + n_out
         return 0
 
-    cdef void lay_out(self, char* args, Operand* operands, int64_t n, int block) noexcept:
+    cdef void lay_out(self, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
+                      int block) noexcept:
         """Fill in what the kernel gets."""
         cdef ProgramHead* head = <ProgramHead*>args
         cdef uint64_t* body = <uint64_t*>(args + sizeof(ProgramHead))
@@ -159,14 +161,18 @@ cdef class Layout:
         cdef Operand* x
         cdef size_t i
         cdef int section, k
-        cdef int64_t offset, itemsize, apart
+        cdef int64_t place, itemsize, apart
         head[0] = self.head
-        head.n = n
+        head.n, head.seed, head.offset = n, seed, offset
         for i in range(self.code.size()):
             code[i] = self.code[i] * <uint32_t>(8 * block) if self.is_row[i] else self.code[i]
         if self.constants.size() > 0:
             memcpy(body + self.head.section[<int>kConstants].at, self.constants.data(), 8 * self.constants.size())
-        for section in range(kInputs, kProgramSections):
+        word = body + self.head.section[<int>kDraws].at
+        for i in range(self.columns[<int>kDraws].size()):
+            column = &self.columns[<int>kDraws][i]
+            word[i] = <uint64_t>column.operand << 32 | column.rows
+        for section in range(kInputs, kDraws):
             word = body + self.head.section[section].at
             for i in range(self.columns[section].size()):
                 column = &self.columns[section][i]
@@ -176,10 +182,10 @@ cdef class Layout:
                     word += kColumnWords
                     continue
                 itemsize = x.bits // 8
-                offset = 0
+                place = 0
                 for k in range(column.n_index):
-                    offset += column.index[k] * x.strides[1 + k]
-                word[0] = <uint64_t>(x.data + offset * itemsize)
+                    place += column.index[k] * x.strides[1 + k]
+                word[0] = <uint64_t>(x.data + place * itemsize)
                 word[1] = <uint64_t>(x.strides[0] * itemsize)
                 if section != kFourInputs and section != kFourOutputs:
                     word[2] = column.rows
@@ -205,11 +211,13 @@ cdef class Plan:
     cdef object program
     cdef list output_shared
     cdef list places
+    cdef tuple drawn
     cdef str kernels
     cdef dict on_devices                 # device id -> _OnDevice
 
-    def __cinit__(self, program, list output_shared, list places, str kernels):
-        self.program, self.output_shared, self.places, self.kernels = program, output_shared, places, kernels
+    def __cinit__(self, program, list output_shared, list places, tuple drawn, str kernels):
+        self.program, self.output_shared, self.places = program, output_shared, places
+        self.drawn, self.kernels = drawn, kernels
         self.on_devices = {}
 
     cdef _OnDevice on_device(self, Device device, Stream stream):
@@ -226,15 +234,15 @@ cdef class Plan:
         cdef _OnDevice here = _OnDevice.__new__(_OnDevice)
         if self.kernels == "interpreted":
             return None
-        name = fused_name(self.program, self.output_shared)
+        name = fused_name(self.program, self.output_shared, self.drawn)
         stem = shipped_stem(name) if self.kernels != "compiled" else None
         if stem is None and self.kernels == "shipped":
             return None
-        here.layout = Layout(self.program, self.output_shared, self.places, False)
+        here.layout = Layout(self.program, self.output_shared, self.places, self.drawn, False)
         if stem is not None:
             here.kernel = shipped_module(stem, device, stream).get(name)
         else:
-            here.kernel = fused_module(self.program, self.output_shared, device).get(name)
+            here.kernel = fused_module(self.program, self.output_shared, self.drawn, device).get(name)
         here.kernel.function_on(device, stream)
         here.large.block, here.small.block = FUSED_BLOCK, SMALL_BLOCK
         here.large.shared = here.small.shared = 0
@@ -247,7 +255,7 @@ cdef class Plan:
         cdef int64_t row = self.program.n_registers * 8
         cdef int64_t need, threads, most = 0
         cdef int block = LARGE_BLOCK
-        here.layout = Layout(self.program, self.output_shared, self.places, True)
+        here.layout = Layout(self.program, self.output_shared, self.places, self.drawn, True)
         if row * WARP > limit:
             raise UnsupportedOpError(f"function: expected at most {limit // (8 * WARP)} values at once on "
                                      f"{device.name}, got {row // 8}")
@@ -291,7 +299,10 @@ cdef class ProgramOp:
     cdef int n_inputs_
     cdef int n_outputs_
     cdef vector[Kind] kinds_             # of the inputs, then of the outputs
-    cdef Plan whole_
+    cdef object program_
+    cdef list output_shared_
+    cdef str kernels_
+    cdef dict plans_                     # of the whole function, by the inputs that are drawn
     cdef Plan shared_                    # None: no result is shared
 
     def __cinit__(self, program, shared_program, input_shared, output_shared, str kernels):
@@ -305,9 +316,10 @@ cdef class ProgramOp:
         for argument, flag in zip((*program.inputs, *program.outputs), (*input_shared, *output_shared)):
             self.add_kind(argument, flag)
         n = self.n_inputs_
-        self.whole_ = Plan(program, flags, [n + i for i in range(self.n_outputs_)], kernels)
+        self.program_, self.output_shared_, self.kernels_ = program, flags, kernels
+        self.plans_ = {}
         if shared_program is not None:
-            self.shared_ = Plan(shared_program, [True] * len(places), [n + i for i in places], kernels)
+            self.shared_ = Plan(shared_program, [True] * len(places), [n + i for i in places], (), kernels)
 
     cdef int add_kind(self, argument, bint shared) except -1:
         cdef Kind kind
@@ -325,21 +337,27 @@ cdef class ProgramOp:
         self.kinds_.push_back(kind)
         return 0
 
-    def __call__(self, list arrays, out, stream, bint as_tensors):
+    def __call__(self, list arrays, out, stream, bint as_tensors, draw):
         """Run the program; returns the results as a list, or None where the first array is on the CPU.
 
-        `arrays`: arguments and globals in order, numbers where all events share them. `as_tensors`: new results are
-        Tensors, whatever the arguments are.
+        `arrays`: arguments and globals in order, numbers where all events share them, None where they are drawn.
+        `as_tensors`: new results are Tensors, whatever the arguments are. `draw`: None, or seed, number of the first
+        event, number of events (-1: as the arrays tell).
         """
         cdef vector[Operand] operands
         cdef Intake intake = Intake.__new__(Intake)
         cdef Plan plan
         cdef _OnDevice here = None
-        cdef int64_t n, n_launched
+        cdef int64_t n, n_launched, n_events = -1
+        cdef uint64_t seed = 0, offset = 0
         cdef int i
+        drawn = ()
         first = None
+        if draw is not None:
+            seed, offset, n_events = draw
+            drawn = tuple([i for i in range(self.n_inputs_) if arrays[i] is None])
         for i in range(self.n_inputs_):
-            if not is_number(arrays[i]):
+            if not is_number(arrays[i]) and (draw is None or arrays[i] is not None):
                 first = arrays[i]
                 intake.locate(first, self.input_names[i])
                 break
@@ -348,10 +366,13 @@ cdef class ProgramOp:
         operands.resize(self.n_inputs_ + self.n_outputs_)
         intake.choose(stream, first)
         for i in range(self.n_inputs_):
-            self.take_input(intake, &operands[i], arrays[i], i)
-        n = self.batch(operands.data())
+            if draw is not None and arrays[i] is None:
+                self.skip_input(&operands[i], i)
+            else:
+                self.take_input(intake, &operands[i], arrays[i], i)
+        n = self.batch(operands.data(), n_events)
         results = self.outputs(intake, operands.data(), n, out)
-        plan = self.plan_for(n)
+        plan = self.plan_for(n, drawn)
         n_launched = max(n, 1)
         if plan is not None:
             here = plan.on_device(intake.device, intake.stream)      # before anything is made
@@ -359,14 +380,14 @@ cdef class ProgramOp:
         if missing:
             self.make_missing(intake, operands.data(), n, results, missing)
         if here is not None:
-            self.launch(here, intake, operands.data(), n_launched)
+            self.launch(here, intake, operands.data(), n_launched, seed, offset)
         # After the launch: a framework that takes a result over orders itself behind what is queued by then.
         if not as_tensors:
             for i in missing:
                 results[i] = hand_over(<Tensor>results[i], first)
         return results
 
-    cdef Plan plan_for(self, int64_t n):
+    cdef Plan plan_for(self, int64_t n, tuple drawn):
         """What has to run for n events; None where there is nothing to write."""
         cdef int i
         cdef bint shared_only = True
@@ -377,7 +398,23 @@ cdef class ProgramOp:
                 any_elements = True
         if not any_elements:
             return None
-        return self.whole_ if n > 0 and not shared_only else self.shared_
+        if n == 0 or shared_only:
+            return self.shared_
+        plan = self.plans_.get(drawn)
+        if plan is None:
+            plan = Plan(self.program_, self.output_shared_,
+                        [self.n_inputs_ + i for i in range(self.n_outputs_)], drawn, self.kernels_)
+            self.plans_[drawn] = plan
+        return plan
+
+    cdef int skip_input(self, Operand* x, int i) except -1:
+        """Check an input that is drawn."""
+        cdef Kind* kind = &self.kinds_[i]
+        if kind.shared or kind.code != CODE_FLOAT:
+            raise TypeError(f"{self.input_names[i]}: expected an array, got None: only float64 of each event is drawn")
+        x.data = NULL
+        x.shape[0] = 1
+        return 0
 
     cdef int take_input(self, Intake intake, Operand* x, object array, int i) except -1:
         cdef Kind* kind = &self.kinds_[i]
@@ -424,19 +461,20 @@ cdef class ProgramOp:
         cdef list extents = [str(self.kinds_[i].shape[k]) for k in range(self.kinds_[i].ndim)]
         return f"({', '.join([str(batch), *extents])}{'' if extents else ','})"
 
-    cdef int64_t batch(self, Operand* operands) except -1:
+    cdef int64_t batch(self, Operand* operands, int64_t n_events) except -1:
         """Return the number of events; arrays of length 1 fit any."""
-        cdef int64_t n = 1
-        cdef int i, source = -1
+        cdef int64_t n = 1 if n_events < 0 else n_events
+        cdef int i
+        cdef str source = "" if n_events < 0 else "n_events"
         for i in range(self.n_inputs_):
             if self.kinds_[i].shared or operands[i].shape[0] == 1:
                 continue
-            if source >= 0 and operands[i].shape[0] != n:
-                raise ShapeError(f"{self.input_names[i]}: expected {n} events, as {self.input_names[source]} has, "
+            if source and operands[i].shape[0] != n:
+                raise ShapeError(f"{self.input_names[i]}: expected {n} events, as {source} has, "
                                  f"got {operands[i].shape[0]}")
-            n, source = operands[i].shape[0], i
+            n, source = operands[i].shape[0], self.input_names[i]
         if n > MAX_BATCH:
-            raise ShapeError(f"{self.input_names[source]}: expected at most {MAX_BATCH} events in a batch, got {n}")
+            raise ShapeError(f"{source}: expected at most {MAX_BATCH} events in a batch, got {n}")
         return n
 
     cdef list outputs(self, Intake intake, Operand* operands, int64_t n, object out):
@@ -558,7 +596,8 @@ cdef class ProgramOp:
         cdef int64_t nbytes = (1 if kind.shared else n) * kind.count * (8 if kind.code == CODE_FLOAT else 4)
         return (nbytes + OUTPUT_ALIGNMENT - 1) // OUTPUT_ALIGNMENT * OUTPUT_ALIGNMENT
 
-    cdef int launch(self, _OnDevice here, Intake intake, Operand* operands, int64_t n) except -1:
+    cdef int launch(self, _OnDevice here, Intake intake, Operand* operands, int64_t n, uint64_t seed,
+                    uint64_t offset) except -1:
         cdef uint64_t small[512]         # kSmallProgram bytes
         cdef vector[uint64_t] large
         cdef char* args = <char*>small
@@ -571,7 +610,7 @@ cdef class ProgramOp:
             args = <char*>large.data()
         else:
             memset(small + layout.nbytes // 8, 0, sizeof(small) - layout.nbytes)
-        layout.lay_out(args, operands, n, launcher.block)
+        layout.lay_out(args, operands, n, seed, offset, launcher.block)
         params[0] = args
         pushed = intake.device.push()
         try:
@@ -582,6 +621,12 @@ cdef class ProgramOp:
         finally:
             intake.device.pop(pushed)
         return 0
+
+
+cdef int words_of(int section):
+    if section == kConstants or section == kDraws:
+        return 1
+    return kFourWords if section == kFourInputs or section == kFourOutputs else kColumnWords
 
 
 cdef bint is_number(object x):

@@ -8,7 +8,7 @@ import numpy as np
 
 from madspace.phasespace.program import Program
 
-__all__ = ["Column", "Section", "columns"]
+__all__ = ["Column", "Section", "columns", "draws"]
 
 
 class Section(IntEnum):
@@ -23,20 +23,21 @@ class Section(IntEnum):
     FOUR_OUTPUTS = 6
     ONCE_OUTPUTS = 7
     ONCE_INT_OUTPUTS = 8
+    DRAWS = 9
 
 
 @dataclass(frozen=True)
 class Column:
-    """One element of an array in every event, or four adjacent ones.
+    """One element of an array in every event, or four adjacent ones; or two random numbers.
 
     Attributes
     ----------
     argument : int
-        Number of the array among the program's inputs, or among its outputs.
+        Number of the array among the program's inputs, or among its outputs; of random numbers, that of the pair.
     index : tuple of int
         Of the (first) element in an event.
     registers : tuple of int
-        One or four.
+        One or four; of random numbers two, -1 for one that is not wanted.
     """
 
     argument: int
@@ -44,7 +45,7 @@ class Column:
     registers: tuple[int, ...]
 
 
-def columns(program: Program, output_shared: Sequence[bool]) -> list[list[Column]]:
+def columns(program: Program, output_shared: Sequence[bool], drawn: Sequence[int] = ()) -> list[list[Column]]:
     """Return the columns of a program by section.
 
     Parameters
@@ -53,6 +54,8 @@ def columns(program: Program, output_shared: Sequence[bool]) -> list[list[Column
         The code.
     output_shared : sequence of bool
         Which of its outputs all events share.
+    drawn : sequence of int, optional
+        The inputs that are random numbers, not read but made.
     """
     sections: list[list[Column]] = [[] for _ in Section]
     sides = (
@@ -69,16 +72,34 @@ def columns(program: Program, output_shared: Sequence[bool]) -> list[list[Column
     )
     for arguments, places in sides:
         for number, (argument, (floats, ints, fours)) in enumerate(zip(arguments, places, strict=True)):
+            if arguments is program.inputs and number in drawn:
+                continue
             registers, shape = argument.registers, argument.shape
             is_float = argument.dtype == np.float64
             k = 0
             while k < len(registers):
                 index = tuple(int(i) for i in np.unravel_index(k, shape)) if shape else ()
-                if fours is not None and is_float and shape[-1:] == (4,) and k % 4 == 0 and min(registers[k : k + 4]) >= 0:
+                if (
+                    fours is not None
+                    and is_float
+                    and shape[-1:] == (4,)
+                    and k % 4 == 0
+                    and min(registers[k : k + 4]) >= 0
+                ):
                     sections[fours].append(Column(number, index, registers[k : k + 4]))
                     k += 4
                     continue
                 if registers[k] >= 0:
                     sections[floats if is_float else ints].append(Column(number, index, registers[k : k + 1]))
                 k += 1
+    randoms = draws(program, drawn)
+    for k in range(0, len(randoms), 2):
+        pair = (*randoms[k : k + 2], -1)[:2]
+        if max(pair) >= 0:
+            sections[Section.DRAWS].append(Column(k // 2, (), pair))
     return sections
+
+
+def draws(program: Program, drawn: Sequence[int]) -> tuple[int, ...]:
+    """Return the registers of the random numbers of an event: those of the inputs that are drawn, one after another."""
+    return tuple(register for number in drawn for register in program.inputs[number].registers)

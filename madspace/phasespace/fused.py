@@ -9,8 +9,7 @@ from madspace.phasespace.program import Program
 
 __all__ = ["fused_name", "fused_source"]
 
-_HEAD_BYTES = 88  # sizeof(ProgramHead)
-_WORDS = {Section.CONSTANTS: 1, Section.FOUR_INPUTS: 4, Section.FOUR_OUTPUTS: 4}
+_WORDS = {Section.CONSTANTS: 1, Section.FOUR_INPUTS: 4, Section.FOUR_OUTPUTS: 4, Section.DRAWS: 1}
 _COLUMN_WORDS = 3
 _TYPES = {
     Section.INPUTS: "double",
@@ -22,7 +21,7 @@ _TYPES = {
 }
 
 
-def fused_name(program: Program, output_shared: Sequence[bool]) -> str:
+def fused_name(program: Program, output_shared: Sequence[bool], drawn: Sequence[int] = ()) -> str:
     """Return the name of the kernel of a program: equal for equal code, whatever its arguments are called.
 
     Parameters
@@ -31,8 +30,11 @@ def fused_name(program: Program, output_shared: Sequence[bool]) -> str:
         The code.
     output_shared : sequence of bool
         Which of its outputs all events share.
+    drawn : sequence of int, optional
+        The inputs that are random numbers.
     """
     told = (
+        tuple(drawn),
         [number.hex() for number in program.constants.tolist()],
         [(x.dtype.str, x.shape, x.registers) for x in program.inputs],
         [(x.dtype.str, x.shape, x.registers, flag) for x, flag in zip(program.outputs, output_shared, strict=True)],
@@ -41,7 +43,7 @@ def fused_name(program: Program, output_shared: Sequence[bool]) -> str:
     return f"fused_{hashlib.sha256(repr(told).encode()).hexdigest()[:16]}"
 
 
-def fused_source(program: Program, output_shared: Sequence[bool], blocks: int = 3) -> str:
+def fused_source(program: Program, output_shared: Sequence[bool], drawn: Sequence[int] = (), *, blocks: int = 3) -> str:
     """Return the kernel of a program, ``extern "C"``, to stand behind ``#include "phasespace/fused_kernel.h"``.
 
     Parameters
@@ -50,10 +52,12 @@ def fused_source(program: Program, output_shared: Sequence[bool], blocks: int = 
         The code.
     output_shared : sequence of bool
         Which of its outputs all events share.
+    drawn : sequence of int, optional
+        The inputs that are random numbers, which the kernel makes itself.
     blocks : int, optional
         How many blocks of 256 threads a multiprocessor must hold: 4 leave 64 registers, 3 leave 80, 2 leave 128.
     """
-    sections = columns(program, output_shared)
+    sections = columns(program, output_shared, drawn)
     places = _places(sections)
     values = {i: _literal(number) for i, number in enumerate(program.constants.tolist())}
     body = []
@@ -66,6 +70,9 @@ def fused_source(program: Program, output_shared: Sequence[bool], blocks: int = 
             else:
                 body.append(f"const double {name} = event.load<{_TYPES[section]}>(args.body + {at});")
                 values[column.registers[0]] = name
+    for column in sections[Section.DRAWS]:
+        body.append(f"const auto random{column.argument} = event.draw({column.argument});")
+        values.update((register, f"random{column.argument}[{i}]") for i, register in enumerate(column.registers))
     # A result is stored as soon as its values are there: until then they take registers.
     stores = _stores(program, sections, places)
     body += [store.format(*(values[register] for register in registers)) for registers, store in stores.get(-1, [])]
@@ -76,12 +83,13 @@ def fused_source(program: Program, output_shared: Sequence[bool], blocks: int = 
         values.update((register, f"s{number}[{i}]") for i, register in enumerate(step.outputs))
         ready = stores.get(number, [])
         body += [store.format(*(values[register] for register in registers)) for registers, store in ready]
-    nbytes = _HEAD_BYTES + 8 * sum(len(sections[s]) * _WORDS.get(s, _COLUMN_WORDS) for s in Section)
+    words = sum(len(sections[s]) * _WORDS.get(s, _COLUMN_WORDS) for s in Section)
+    name = fused_name(program, output_shared, drawn)
     lines = [
         f'extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, {blocks})',
-        f"    {fused_name(program, output_shared)}(const __grid_constant__ ProgramArgs<{nbytes}> args) {{",
+        f"    {name}(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + {8 * words}> args) {{",
         "    __shared__ program::Stage stage;",
-        "    const program::FusedEvent event(args.head.n, stage);",
+        "    const program::FusedEvent event(args.head, stage);",
         *(f"    {line}" for line in body),
         "}",
     ]
@@ -105,7 +113,7 @@ def _stores(
     """Return the stores that can be done after each step (-1: before the first): registers, and a line with gaps."""
     written = {register: number for number, step in enumerate(program.steps) for register in step.outputs}
     stores: dict[int, list[tuple[tuple[int, ...], str]]] = {}
-    for section in list(Section)[Section.OUTPUTS :]:
+    for section in list(Section)[Section.OUTPUTS : Section.DRAWS]:
         for column, at in zip(sections[section], places[section], strict=True):
             if section is Section.FOUR_OUTPUTS:
                 line = f"event.store_four(args.body + {at}, {{}}, {{}}, {{}}, {{}});"

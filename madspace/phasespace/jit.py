@@ -1,4 +1,4 @@
-"""Fused kernels: those that come with the package, and those compiled when they are needed, which a disk cache keeps."""
+"""Fused kernels: those that come with the package, and those compiled on demand, which a disk cache keeps."""
 
 import functools
 import hashlib
@@ -52,7 +52,7 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "madspace" / "kernels"
 
 
-def fused_module(program: Program, output_shared: Sequence[bool], device: Device) -> Module:
+def fused_module(program: Program, output_shared: Sequence[bool], drawn: Sequence[int], device: Device) -> Module:
     """Return a module with the fused kernel of a program, compiled for a device or found in the cache.
 
     Raises
@@ -62,9 +62,9 @@ def fused_module(program: Program, output_shared: Sequence[bool], device: Device
     DriverError
         The driver refuses the image.
     """
-    name = fused_name(program, output_shared)
+    name = fused_name(program, output_shared, drawn)
     for blocks in _BLOCKS:
-        text = fused_source(program, output_shared, blocks)
+        text = fused_source(program, output_shared, drawn, blocks=blocks)
         module = Module(_image(f"{_HEAD}{text}", f"{name}.cu", target_of(device)), name=name)
         if module[name].attributes(device).local_bytes == 0:
             break

@@ -88,23 +88,23 @@ def fuse(real_gpu, program_kernels, tmp_path, monkeypatch):
     """Return a function that makes a runtime whose kernel on GPUs is compiled for it alone."""
     monkeypatch.setenv("MADSPACE_CACHE_DIR", str(tmp_path / "kernels"))
 
-    def compiled(function, context=None):
+    def compiled(function, context=None, drawn=(), kernels="compiled"):
         runtime = madspace.FunctionRuntime(function, context)
-        runtime._kernels = "compiled"
-        if not real_gpu:
+        runtime._kernels = kernels
+        if kernels == "compiled" and not real_gpu:
             import fake_driver
 
-            warp_machine.register_fused(fake_driver.load(), sources_of(runtime))
+            warp_machine.register_fused(fake_driver.load(), sources_of(runtime, drawn))
         return runtime
 
     return compiled
 
 
-def sources_of(runtime):
+def sources_of(runtime, drawn):
     """Return the sources of a function's fused kernels, by name."""
     flags = runtime._is_shared_result
     whole = compile_graph(runtime._function, _programs.op_table())
-    programs = [(whole, flags)]
+    programs = [(whole, flags, tuple(drawn))]
     if any(flags):
         programs.append((runtime.programs[0], [True] * len(runtime.programs[0].outputs)))
     return {fused_name(*program): fused_source(*program) for program in programs}

@@ -16,7 +16,7 @@ SOURCES = HERE.parent.parent / "cuda_src"
 # Of each family: its kernels, and what the machine puts in the place of which header.
 KERNELS = {
     "kda": [f"kda_{stem}_{d}" for stem in ("forward", "prepare", "scan", "decode") for d in (64, 128)],
-    "phasespace": ["program_small", "program_large"],
+    "phasespace": ["program_small", "program_large", "random_uniform"],
 }
 FUSED_HEAD = """
 #include "machine.h"

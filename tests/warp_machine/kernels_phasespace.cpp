@@ -4,6 +4,7 @@
 alignas(1024) double program_memory[machine::kSharedBytes / sizeof(double)];  // their dynamic shared memory
 
 #include "phasespace/program.cu"
+#include "phasespace/random.cu"
 
 char* machine::shared = reinterpret_cast<char*>(program_memory);
 
@@ -16,3 +17,4 @@ char* machine::shared = reinterpret_cast<char*>(program_memory);
 
 TWIN(program_small, ProgramArgs<kSmallProgram>)
 TWIN(program_large, ProgramArgs<kLargeProgram>)
+TWIN(random_uniform, RandomArgs)
