@@ -7,6 +7,8 @@ from madspace.phasespace.program import Program
 class ProgramOp:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
+    block: int
+    kernel: Any
     def __init__(
         self,
         program: Program,

@@ -302,6 +302,8 @@ cdef class ProgramOp:
     cdef object program_
     cdef list output_shared_
     cdef str kernels_
+    cdef public int block                # threads of a block, for measurements; 0: chosen
+    cdef public Kernel kernel            # for measurements as well
     cdef dict plans_                     # of the whole function, by the inputs that are drawn
     cdef Plan shared_                    # None: no result is shared
 
@@ -376,6 +378,13 @@ cdef class ProgramOp:
         n_launched = max(n, 1)
         if plan is not None:
             here = plan.on_device(intake.device, intake.stream)      # before anything is made
+            if self.block != 0:
+                here.large.block = here.small.block = self.block
+                if here.layout.head.n_steps > 0:
+                    here.large.shared = here.small.shared = 8 * self.block * plan.program.n_registers
+                if self.kernel is not None:
+                    here.kernel = self.kernel
+                    here.kernel.set_max_dynamic_shared(intake.device.max_shared_per_block, intake.device)
         missing = [i for i in range(self.n_outputs_) if results[i] is None]
         if missing:
             self.make_missing(intake, operands.data(), n, results, missing)

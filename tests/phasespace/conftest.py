@@ -3,6 +3,7 @@
 import ctypes
 
 import numpy as np
+import op_calls
 import program_reference
 import pytest
 import warp_machine
@@ -81,6 +82,20 @@ def program_kernels(real_gpu):
         import fake_driver
 
         warp_machine.register(fake_driver.load(), "phasespace")
+
+
+@pytest.fixture(autouse=True)
+def _no_problem():
+    """Fail a test whose kernels did something wrong that no result shows."""
+    yield
+    assert warp_machine.problem() == ""
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def where(request, device, program_kernels, monkeypatch):
+    """Return the name of a device; single ops run there as well."""
+    monkeypatch.setattr(op_calls, "place", request.param)
+    return request.param
 
 
 @pytest.fixture

@@ -42,12 +42,6 @@ def test_known_answers():
         assert philox(np.array([words[:4]]), words[4:])[0].tolist() == answer
 
 
-@pytest.fixture(params=["cpu", "cuda"])
-def where(request, device, program_kernels):
-    """Return the name of a device."""
-    return request.param
-
-
 @pytest.mark.parametrize("width", [1, 2, 5, 8])
 @pytest.mark.parametrize(
     ("seed", "offset"), [(0, 0), (7, 3), (2**64 - 1, 2**32 - 5), (12345678901234567890, 2**64 - 9)]
