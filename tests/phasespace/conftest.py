@@ -7,14 +7,14 @@ import op_calls
 import program_reference
 import pytest
 import warp_machine
-from program_points import upstream
+from program_points import fuse_programs, upstream
 
 import madspace
 from madspace.cpu import _programs
 from madspace.cpu._lanes import host_kernel_address
 from madspace.phasespace import executor
 from madspace.phasespace.compile import compile_graph
-from madspace.phasespace.fused import fused_name, fused_source
+from madspace.phasespace.fused import fused_source
 
 KERNELS = [f"t_chain_{order}_{power}" for order in ("0", "10", "01") for power in ("uniform", "fifth", "log", "power")]
 
@@ -82,6 +82,8 @@ def program_kernels(real_gpu):
         import fake_driver
 
         warp_machine.register(fake_driver.load(), "phasespace")
+        shipped = "".join(text.partition("namespace madspace;")[2] for _, text in fuse_programs.sources())
+        warp_machine.register_fused(fake_driver.load(), shipped)
 
 
 @pytest.fixture(autouse=True)
@@ -109,20 +111,20 @@ def fuse(real_gpu, program_kernels, tmp_path, monkeypatch):
         if kernels == "compiled" and not real_gpu:
             import fake_driver
 
-            warp_machine.register_fused(fake_driver.load(), sources_of(runtime, drawn))
+            warp_machine.register_fused(fake_driver.load(), source_of(runtime, drawn))
         return runtime
 
     return compiled
 
 
-def sources_of(runtime, drawn):
-    """Return the sources of a function's fused kernels, by name."""
+def source_of(runtime, drawn):
+    """Return the source of a function's fused kernels."""
     flags = runtime._is_shared_result
     whole = compile_graph(runtime._function, _programs.op_table())
     programs = [(whole, flags, tuple(drawn))]
     if any(flags):
         programs.append((runtime.programs[0], [True] * len(runtime.programs[0].outputs)))
-    return {fused_name(*program): fused_source(*program) for program in programs}
+    return "".join(fused_source(*program) for program in programs)
 
 
 @pytest.fixture(params=["cpu", "cuda"])

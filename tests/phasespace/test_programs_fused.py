@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
-from program_points import chain, chain_arguments, function_of, upstream
+from program_points import chain, chain_arguments, function_of, fuse_programs, upstream
 
 import madspace
 from madspace import FunctionRuntime, batch_float, batch_four_vec, batch_int, single_float
+from madspace.cpu._programs import op_table
 from madspace.phasespace import jit
+from madspace.phasespace.compile import compile_graph
+from madspace.phasespace.fused import fused_name
 
 pytestmark = pytest.mark.needs("nvrtc")
 
@@ -119,6 +122,28 @@ def test_chains(device, fuse, n):
     expected = FunctionRuntime(function).call(arguments)
     fused = fuse(function).call(put(*arguments))
     check(fused, expected)
-    check(FunctionRuntime(function).call(put(*arguments)), expected)
+    check(fuse(function, kernels="interpreted").call(put(*arguments)), expected)
     total = sum(x.numpy() for x in fused[2:-1])
     np.testing.assert_allclose(total, np.broadcast_to([1000.0, 0, 0, 0], total.shape), atol=1e-9)
+
+
+def test_shipped_sources_are_those_of_the_tool():
+    for name, text in fuse_programs.sources():
+        assert (fuse_programs.FOLDER / name).read_text() == text, "run tools/fuse_programs.py"
+
+
+def test_a_shipped_kernel_runs_without_a_compiler(device, program_kernels, monkeypatch):
+    monkeypatch.setattr(jit, "compile_image", None)
+    function, arguments = chain(4), chain_arguments(4, 150)
+    assert jit.shipped_stem(fused_name(compile_graph(function, op_table()), [False] * 7)) == "fused_chains"
+    check(FunctionRuntime(function).call(put(*arguments)), FunctionRuntime(function).call(arguments))
+
+
+def test_the_launched_kernel(fake, program_kernels):
+    """Fused where it comes with the package, else interpreted."""
+    for function, arguments, prefix in [(chain(3), chain_arguments(3, 5), "fused_"), (mixed(), ARRAYS, "program_")]:
+        runtime, arrays = FunctionRuntime(function), put(*arguments)
+        fake.clear_log()
+        runtime.call(arrays)
+        names = [call.args["name"] for call in fake.log("cuLibraryGetKernel")]
+        assert [name.startswith(prefix) for name in names] == [True], names

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -105,12 +106,13 @@ def register(fake, family: str) -> None:
         fake.register(name, ctypes.cast(load(family)[f"twin_{name}"], ctypes.c_void_p).value)
 
 
-def register_fused(fake, sources: dict[str, str]) -> None:
+def register_fused(fake, source: str) -> None:
     """Let the fake driver's launches of fused kernels run here.
 
-    `sources`: source by name, without includes.
+    `source`: of all of them, without includes.
     """
-    twins = "".join(FUSED_TWIN.replace("NAME", name) for name in sources)
-    library = load("phasespace", FUSED_HEAD + "".join(sources.values()) + twins)
-    for name in sources:
+    names = re.findall(r"\bfused_[0-9a-f]{16}\b", source)
+    twins = "".join(FUSED_TWIN.replace("NAME", name) for name in names)
+    library = load("phasespace", FUSED_HEAD + source + twins)
+    for name in names:
         fake.register(name, ctypes.cast(library[f"twin_{name}"], ctypes.c_void_p).value)
