@@ -17,6 +17,7 @@ import build_native  # noqa: E402
 
 
 DEVICE_HEADERS = ROOT / "cuda_src" / "include" / "madspace"
+STEP_HEADERS = ROOT / "cuda_src" / "phasespace"  # what a program's own kernel includes
 
 
 def link_headers():
@@ -29,6 +30,9 @@ def link_headers():
         link = folder / header.name
         if not link.exists():
             link.symlink_to(Path("../../../cuda_src/include/madspace") / header.name)
+    steps = folder.parent / "phasespace"
+    if not steps.is_symlink():
+        steps.symlink_to(Path("../../cuda_src/phasespace"))
 
 
 class BuildPy(build_py):
@@ -39,7 +43,10 @@ class BuildPy(build_py):
             shutil.rmtree(Path(self.build_lib) / "madspace", ignore_errors=True)
         super().run()
         if not self.editable_mode:
-            shutil.copytree(DEVICE_HEADERS, Path(self.build_lib) / "madspace/include/madspace", dirs_exist_ok=True)
+            include = Path(self.build_lib) / "madspace" / "include"
+            shutil.copytree(DEVICE_HEADERS, include / "madspace", dirs_exist_ok=True)
+            unused = shutil.ignore_patterns("*.cu", "t_chain.def")
+            shutil.copytree(STEP_HEADERS, include / "phasespace", ignore=unused, dirs_exist_ok=True)
 
 
 class BuildCubins(Command):
