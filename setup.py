@@ -16,21 +16,37 @@ import build_cubins  # noqa: E402
 import build_native  # noqa: E402
 
 
+DEVICE_HEADERS = ROOT / "cuda_src" / "include" / "madspace"
+STEP_HEADERS = ROOT / "cuda_src" / "phasespace"  # what a program's own kernel includes
+
+
+def link_headers():
+    """Show the device headers, of which there is one copy, beside the C API's: where an installed package has both."""
+    folder = ROOT / "madspace" / "include" / "madspace"
+    for link in folder.iterdir():
+        if not link.exists():  # a header that is gone
+            link.unlink()
+    for header in DEVICE_HEADERS.glob("*.h"):
+        link = folder / header.name
+        if not link.exists():
+            link.symlink_to(Path("../../../cuda_src/include/madspace") / header.name)
+    steps = folder.parent / "phasespace"
+    if not steps.is_symlink():
+        steps.symlink_to(Path("../../cuda_src/phasespace"))
+
+
 class BuildPy(build_py):
-    """Copy the Python files and the device headers into an empty folder, so that nothing deleted stays in a wheel."""
+    """Copy the package and the device headers into an empty folder, so that nothing deleted stays in a wheel."""
 
     def run(self):
-        headers = ROOT / "cuda_src" / "include" / "madspace"
-        link = ROOT / "madspace" / "include" / "madspace"
-        # One copy of the headers in the repository; the source tree shows them where an installed package has them.
-        link.parent.mkdir(exist_ok=True)
-        if not link.is_symlink():
-            link.symlink_to(Path("../../cuda_src/include/madspace"))
         if not self.editable_mode:
             shutil.rmtree(Path(self.build_lib) / "madspace", ignore_errors=True)
         super().run()
         if not self.editable_mode:
-            shutil.copytree(headers, Path(self.build_lib) / "madspace" / "include" / "madspace", dirs_exist_ok=True)
+            include = Path(self.build_lib) / "madspace" / "include"
+            shutil.copytree(DEVICE_HEADERS, include / "madspace", dirs_exist_ok=True)
+            unused = shutil.ignore_patterns("*.cu", "t_chain.def")
+            shutil.copytree(STEP_HEADERS, include / "phasespace", ignore=unused, dirs_exist_ok=True)
 
 
 class BuildCubins(Command):
@@ -75,6 +91,7 @@ class Build(build):
 
 
 if __name__ == "__main__":
+    link_headers()
     setup(
         ext_modules=build_native.extensions(),
         cmdclass={

@@ -2,9 +2,9 @@
 
     python benchmarks/soak.py [--operations N] [--seed S] [--json FILE] [--quick]
 
-Allocations, frees, fills, copies, launches, events, streams, views and graphs in random order on several streams. The
-first tenth fills caches; what the process, the pool and the device hold is noted then and again at the end, both times
-with nothing of the run alive. Exit status 1 where a figure has grown past its limit.
+Allocations, frees, fills, copies, launches, events, streams, views, pinned memory and graphs in random order on several
+streams. The first tenth fills caches; what the process, the pool and the device hold is noted then and again at the
+end, both times with nothing of the run alive. Exit status 1 where a figure has grown past its limit.
 """
 
 import argparse
@@ -46,6 +46,7 @@ class Soak:
         self.device, self.pool = device, device.pool
         self.random = random.Random(seed)
         self.kernel = madspace.Module(EMPTY_KERNEL)["empty"]
+        self.kernel.load(device)  # which a capture does not allow
         self.streams = [madspace.Stream(device) for _ in range(4)]
         self.events = [madspace.Event(device, timing=bool(i % 2)) for i in range(8)]
         self.buffers: list[madspace.Buffer] = []
@@ -63,6 +64,8 @@ class Soak:
             self.make_stream: 1,
             self.make_tensor: 6,
             self.to_host_and_back: 1,
+            self.stage: 4,
+            self.end_stream: 1,
         }
         if hasattr(madspace, "capture"):
             self.operations |= {self.launch_graph: 4, self.make_graph: 1}
@@ -84,6 +87,14 @@ class Soak:
         gc.collect()
         self.device.synchronize()
         self.pool.trim()
+        madspace.PinnedBuffer.trim()
+
+    def end(self) -> None:
+        """Give everything back, what the operations work on as well."""
+        self.clear()
+        for each in (*self.streams, *self.events):
+            each.close()
+        self.device.synchronize()
 
     def stream(self) -> madspace.Stream:
         """Choose a stream."""
@@ -148,6 +159,17 @@ class Soak:
         """Copy a buffer to the host and from there."""
         buffer = self.buffer()
         buffer.copy_from_host(buffer.copy_to_host(), stream=self.stream())
+
+    def stage(self) -> None:
+        """Copy through pinned memory that is dropped at once."""
+        buffer = self.buffer()
+        madspace.PinnedBuffer(buffer.nbytes).copy_to(buffer, stream=self.stream())
+
+    def end_stream(self) -> None:
+        """End a stream that buffers were allocated on and used on, and go on with another."""
+        i = self.random.randrange(len(self.streams))
+        self.streams[i].close()
+        self.streams[i] = madspace.Stream(self.device)
 
     def make_graph(self) -> None:
         """Capture a few launches and keep the graph."""

@@ -2,7 +2,8 @@
 
 from importlib import metadata as _metadata
 
-from madspace import kda
+from madspace import kda, random
+from madspace.capi._table import capsule as _C_API
 from madspace.core._foreign import release_inputs
 from madspace.core._library import is_available
 from madspace.core.allocator import set_allocator
@@ -155,6 +156,7 @@ __all__ = [
     "memory_stats",
     "multichannel_batch_size",
     "preload",
+    "random",
     "release_inputs",
     "set_allocator",
     "set_num_threads",

@@ -42,6 +42,7 @@ class FunctionModule(torch.nn.Module):
     what it needs again and keeps only the tensors that came in, so that they must not be changed in between, which
     torch checks. It can be run several times, and the module may be used several times before. Gradients of gradients
     are not there: asking for them raises RuntimeError.
+    The forward pass runs where its tensors are; gradients are there for tensors on the CPU.
     A step without a derivative between a result and what wants a gradient raises UnsupportedOpError in the backward
     pass.
 

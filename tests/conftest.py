@@ -6,13 +6,16 @@ import gc
 import importlib.util
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import distributions
 import fake_driver
 import ledger
+import processes
 import pytest
 
 TESTS = Path(__file__).resolve().parent
@@ -64,6 +67,8 @@ CAPABILITIES = {
     "matplotlib": _installed("matplotlib"),
     "mpmath": _installed("mpmath"),
     "hypothesis": _installed("hypothesis"),
+    "cmake": lambda: shutil.which("cmake") is not None,
+    "pkg_config": lambda: shutil.which("pkg-config") is not None,
     "x86_64": lambda: platform.machine() == "x86_64",
     "fork": lambda: hasattr(os, "fork"),
     "no_driver": lambda: not Path("/dev/nvidiactl").exists(),
@@ -81,6 +86,13 @@ def pytest_addoption(parser):
     group.addoption("--gpu-tests-to", metavar="FILE", help="write the ids of the collected GPU tests to FILE")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Choose the number of processes, before xdist reads its options."""
+    if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
+        processes.choose(config.option, config.args)
+
+
 def pytest_configure(config):
     """Choose the driver, before anything can start one."""
     for line in MARKERS:
@@ -95,6 +107,7 @@ def pytest_configure(config):
         if missing:
             raise pytest.UsageError(f"--require-gpu: {missing}")
     config.pluginmanager.register(ledger.Recorder(config), "gpu-ledger")
+    config.pluginmanager.register(distributions, "distributions")
 
 
 def _missing_gpu():
@@ -118,8 +131,16 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.fake)
         for reason in _reasons(item, real, absent, n_devices):
             item.add_marker(pytest.mark.skip(reason=reason))
+    if hasattr(config, "workerinput"):
+        processes.put_slow_files_first(items)
     if target := config.getoption("--gpu-tests-to"):
         Path(target).write_text("".join(f"{item.nodeid}\n" for item in items if ledger.is_gpu_test(item)))
+
+
+def pytest_collection_finish():
+    """Hide what was imported and collected from the garbage collector: it would go through all of it in every test."""
+    gc.collect()
+    gc.freeze()
 
 
 def _device_count():

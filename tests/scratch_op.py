@@ -7,7 +7,7 @@ from cuda.bindings import driver
 from raw_driver import checked
 
 from madspace.core.stream import Stream
-from madspace.core.workspace import take_workspace
+from madspace.core.workspace import Workspace, take_workspace
 
 N = 4096  # bytes that it needs
 
@@ -35,6 +35,14 @@ def same_stream(stream, kind):
     if kind == "own":
         return stream
     return Stream.from_handle(stream.handle, owner=stream if kind == "owner" else None)
+
+
+def late_stream(device, delay):
+    """Return a stream on which everything happens late, and on which the op has been run before."""
+    stream, out = Stream(device), device.pool.allocate(N)
+    run(Workspace(N, device), 0, stream, out.ptr)  # what the driver does once is done before the delay
+    delay(stream)
+    return stream
 
 
 def run(workspace, value, stream, out=None):

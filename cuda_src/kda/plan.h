@@ -10,12 +10,14 @@ MS_BEGIN_NAMESPACE
 namespace kda {
 
 // Kernels of kda_forward.cu, each for D = 64 and 128 (the name ends in the number).
-enum KernelId { kForward, kPrepare, kScan, kDecode };
-constexpr const char* kKernelStems[] = {"kda_forward_", "kda_prepare_", "kda_scan_", "kda_decode_"};
+enum KernelId { kForward, kPrepare, kScan, kDecode, kForwardWide };
+constexpr const char* kKernelStems[] = {"kda_forward_", "kda_prepare_", "kda_scan_", "kda_decode_",
+                                        "kda_forward_wide_"};
 
 struct Launch {
     KernelId kernel;
     u32 grid, block, shared;  // blocks, threads, bytes of dynamic shared memory
+    bool early;               // begins while the launch before it ends
 };
 
 struct Plan {
@@ -50,7 +52,7 @@ inline u64 workspace_size(i64 total_tokens, i64 value_heads, i64 n_sequences, in
 }
 
 template <int D>
-inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
+inline Plan plan_for(Args& args, int n_processors, int shared_limit, int capability) {
     Plan plan = {};
     const i64 total = args.batches * args.tokens;
     const i64 chains = args.n_sequences * args.value_heads;
@@ -68,7 +70,7 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
             return plan;
         }
         plan.n_launches = 1;
-        plan.launch[0] = {kDecode, static_cast<u32>(blocks), 32 * kDecodeWarps, 0};
+        plan.launch[0] = {kDecode, static_cast<u32>(blocks), 32 * kDecodeWarps, 0, false};
         return plan;
     }
     while (args.v_splits < kRowTiles && chains * args.v_splits * 2 <= n_processors) args.v_splits *= 2;
@@ -76,9 +78,11 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
         plan.problem = "N * HV";
         return plan;
     }
-    const int consumers = kRowTiles / args.v_splits;
+    // Warps with two tiles of rows each, where a block has the whole state.
+    const bool is_wide = capability == 90 && D == 128 && args.v_splits == 1 && chains > kMaxRecordedChains;
+    const int row_tiles = kRowTiles / args.v_splits, consumers = is_wide ? row_tiles / 2 : row_tiles;
     const int barriers = 2 * kMaxRingSlots * 8;
-    const int fixed = barriers + consumers * Record<D>::kStaging + kProducerWarps * kBasesBytes;
+    const int fixed = barriers + row_tiles * Record<D>::kStaging + kProducerWarps * kBasesBytes;
     args.ring_slots = (shared_limit - fixed) / Record<D>::kBytes;
     if (args.ring_slots > kMaxRingSlots) args.ring_slots = kMaxRingSlots;
     const u32 shared = static_cast<u32>(fixed + args.ring_slots * Record<D>::kBytes);
@@ -86,7 +90,7 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
     const u32 blocks = static_cast<u32>(chains * args.v_splits);
     if (chains > kMaxRecordedChains) {
         plan.n_launches = 1;
-        plan.launch[0] = {kForward, blocks, threads, shared};
+        plan.launch[0] = {is_wide ? kForwardWide : kForward, blocks, threads, shared, false};
         return plan;
     }
     const i64 tiles = total / kChunk + args.n_sequences;
@@ -103,16 +107,17 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit) {
     }
     plan.n_launches = 2;
     plan.launch[0] = {kPrepare, static_cast<u32>(prepare_blocks), static_cast<u32>(32 * warps),
-                      static_cast<u32>(warps * (Record<D>::kBytes + kBasesBytes))};
-    plan.launch[1] = {kScan, blocks, threads, shared};
+                      static_cast<u32>(warps * (Record<D>::kBytes + kBasesBytes)), false};
+    plan.launch[1] = {kScan, blocks, threads, shared, capability >= 90};
     plan.workspace_bytes = static_cast<u64>(records) * Record<D>::kBytes;
     return plan;
 }
 
-// n_processors and shared_limit: of the device, the latter per block with opt-in.
-inline Plan make_plan(Args& args, int channels, int n_processors, int shared_limit) {
-    return channels == 64 ? plan_for<64>(args, n_processors, shared_limit)
-                          : plan_for<128>(args, n_processors, shared_limit);
+// n_processors and shared_limit: of the device, the latter per block with opt-in. capability: 90 for 9.0, whose
+// warps can hand registers to each other.
+inline Plan make_plan(Args& args, int channels, int n_processors, int shared_limit, int capability) {
+    return channels == 64 ? plan_for<64>(args, n_processors, shared_limit, capability)
+                          : plan_for<128>(args, n_processors, shared_limit, capability);
 }
 
 }  // namespace kda

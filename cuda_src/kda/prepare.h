@@ -19,10 +19,19 @@ MS_FN u32 matrix_place(u32 tile) {
     return tile + Record<D>::piece(lane % 16, lane / 16);
 }
 
-// Where Kd's row begins, among the sums that are used up by then: of each 32 bytes of sums one half.
+// The same in the order of a second factor: registers 0 and 1 are of rows 0 to 7, 2 and 3 of rows 8 to 15.
 template <int D>
-MS_FN u32 key_place(u32 slot, int row) {
-    return slot + Record<D>::kSums + row * Record<D>::kSumRow + (row >> 2 & 1) * 16;
+MS_FN u32 factor_place(u32 tile) {
+    const int lane = threadIdx.x % 32;
+    return tile + Record<D>::piece(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+}
+
+// The same for Kd, among the sums that are used up by then: of each 32 bytes of sums one half, of the next 16 columns
+// 64 bytes on.
+template <int D>
+MS_FN u32 key_matrix_place(u32 slot) {
+    const int lane = threadIdx.x % 32, row = lane % 16;
+    return slot + Record<D>::kSums + row * Record<D>::kSumRow + (row >> 2 & 1) * 16 + lane / 16 * 32;
 }
 
 // What make_record() needs of the rows r and r + 8 as they came: k k, q q and q k.
@@ -30,42 +39,53 @@ struct RowProducts {
     float kk[2], qq[2], qk[2];
 };
 
-// The diagonal of a product: of its rows 0 to 7 in `upper`, of 8 to 15 in `lower`.
-MS_FN void take_diagonal(const float (&upper)[4], const float (&lower)[4], float (&of_rows)[2]) {
+// The diagonal of eight rows by eight columns of a product, of which a lane has x and y: to the lanes of its rows.
+MS_FN float take_diagonal(float x, float y) {
     const int r = threadIdx.x % 32 / 4, holder = 4 * r + r / 2;
-    const float low_even = __shfl_sync(~0u, upper[0], holder), low_odd = __shfl_sync(~0u, upper[1], holder);
-    const float high_even = __shfl_sync(~0u, lower[2], holder), high_odd = __shfl_sync(~0u, lower[3], holder);
-    of_rows[0] = r % 2 ? low_odd : low_even;
-    of_rows[1] = r % 2 ? high_odd : high_even;
+    const float even = __shfl_sync(~0u, x, holder), odd = __shfl_sync(~0u, y, holder);
+    return r % 2 ? odd : even;
 }
 
+// Eight rows of k and of q together are a first factor: with those of k their products are k k and q k, with those of q
+// k q and q q.
 template <int D>
 MS_FN RowProducts multiply_rows(u32 slot) {
-    const u32 place = matrix_place<D>(slot);
-    float kk[2][4] = {}, qq[2][4] = {}, qk[2][4] = {};
-#pragma unroll
+    using R = Record<D>;
+    const int lane = threadIdx.x % 32;
+    const u32 both = slot + (lane / 8 % 2 ? R::kQd : R::kKr) + R::piece(lane % 8, lane / 16);
+    const u32 apart = slot + (lane / 16 ? R::kQd : R::kKr) + R::piece(lane % 8, lane / 8 % 2);
+    float with_k[2][4] = {}, with_q[2][4] = {};
+#pragma unroll 2
     for (int s = 0; s < D / 16; ++s) {
-        u32 q[4], k[4];
-        load_matrices(k, (place ^ s << 5) + Record<D>::kKr);
-        load_matrices(q, (place ^ s << 5) + Record<D>::kQd);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            mma(kk[half], k, k[half], k[2 + half]);
-            mma(qq[half], q, q[half], q[2 + half]);
-            mma(qk[half], q, k[half], k[2 + half]);
+            u32 rows[4], factors[4];
+            load_matrices(rows, (both ^ s << 5) + 8 * half * R::kRow);
+            load_matrices(factors, (apart ^ s << 5) + 8 * half * R::kRow);
+            mma(with_k[half], rows, factors[0], factors[1]);
+            mma(with_q[half], rows, factors[2], factors[3]);
         }
     }
     RowProducts result;
-    take_diagonal(kk[0], kk[1], result.kk);
-    take_diagonal(qq[0], qq[1], result.qq);
-    take_diagonal(qk[0], qk[1], result.qk);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        result.kk[half] = take_diagonal(with_k[half][0], with_k[half][1]);
+        result.qk[half] = take_diagonal(with_k[half][2], with_k[half][3]);
+        result.qq[half] = take_diagonal(with_q[half][2], with_q[half][3]);
+    }
     return result;
 }
+
+// T' as two bfloat16, in the order of a first and of a second factor: to bring one into the other costs more moves than
+// loads.
+struct Inverse {
+    u32 high[4], low[4], second_high[4], second_low[4];
+};
 
 // T' = (1 + L)^-1 diag(beta), by forward substitution in float: near-collinear keys leave no digits for less.
 // l: the columns of L one after another, in shared memory. One column of T' per lane; T' as high and low bfloat16 goes
 // behind l.
-MS_FN void invert(u32 scratch, float beta, u32 (&high)[4], u32 (&low)[4]) {
+MS_FN void invert(u32 scratch, float beta, Inverse& inverse) {
     const int lane = threadIdx.x % 32, column = lane % 16;
     const u32 halves = scratch + kChunk * kChunk * 4;
     float x[kChunk];
@@ -97,9 +117,12 @@ MS_FN void invert(u32 scratch, float beta, u32 (&high)[4], u32 (&low)[4]) {
         store_2(halves + (lane < 16 ? 0 : 512) + (row * kChunk + column) * 2, lane < 16 ? rounded : rest);
     }
     __syncwarp();
-    const u32 place = halves + ((lane % 8 + (lane / 8 % 2) * 8) * kChunk + lane / 16 * 8) * 2;
-    load_matrices(high, place);
-    load_matrices(low, place + 512);
+    const u32 place = halves + (lane % 16 * kChunk + lane / 16 * 8) * 2;
+    load_matrices(inverse.high, place);
+    load_matrices(inverse.low, place + 512);
+    const u32 second = halves + ((lane % 8 + lane / 16 * 8) * kChunk + lane / 8 % 2 * 8) * 2;
+    load_matrices(inverse.second_high, second);
+    load_matrices(inverse.second_low, second + 512);
 }
 
 // One step of 16 columns of what make_record() reads, so that the next one is on its way while one is worked on.
@@ -140,9 +163,7 @@ MS_FN void make_products(u32 slot, const float (&q_factor)[2], const float (&k_f
                          float (&m)[2][4]) {
     using R = Record<D>;
     constexpr int kSteps = D / 16;
-    const int lane = threadIdx.x % 32, r = lane / 4, c = 2 * (lane % 4);
-    const u32 kd_places = key_place<D>(slot, r) + 2 * c;
-    const u32 places = slot + R::piece(r, 0) + 2 * c;  // of columns c, c + 1 of row r
+    const u32 places = matrix_place<D>(slot), kd_places = key_matrix_place<D>(slot);
     const StepPlaces<D> inputs(slot);
     StepInputs in, next;
     inputs.load(next, 0);
@@ -150,8 +171,7 @@ MS_FN void make_products(u32 slot, const float (&q_factor)[2], const float (&k_f
     for (int s = 0; s < kSteps; ++s) {
         in = next;
         inputs.load(next, min(s + 1, kSteps - 1));  // the last time for nothing
-        u32 kd[4], ki[4];
-        __syncwarp();
+        u32 kd[4], ki[4], kr[4];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {  // columns c and c + 8
 #pragma unroll
@@ -161,16 +181,17 @@ MS_FN void make_products(u32 slot, const float (&q_factor)[2], const float (&k_f
                 const float down_x = exp2_of(sum.x), down_y = exp2_of(sum.y);
                 const float key_x = low_of(in.k[i]) * k_factor[row], key_y = high_of(in.k[i]) * k_factor[row];
                 const float up_x = key_x * exp2_of(-sum.x), up_y = key_y * exp2_of(-sum.y);
-                const u32 place = (places ^ (s << 5 | half << 4)) + 8 * row * R::kRow;
                 in.q[i] = pack(low_of(in.q[i]) * (q_factor[row] * down_x), high_of(in.q[i]) * (q_factor[row] * down_y));
                 kd[i] = pack(key_x * down_x, key_y * down_y);
                 ki[i] = pack(up_x, up_y);
-                store_4(place + R::kQd, in.q[i]);
-                store_4(kd_places + 8 * row * R::kSumRow + 64 * s + 32 * half, kd[i]);
-                store_4(place + R::kKr, half == 0 ? pack(up_x * in.decay.x, up_y * in.decay.y)
-                                                  : pack(up_x * in.decay.z, up_y * in.decay.w));
+                kr[i] =
+                    half == 0 ? pack(up_x * in.decay.x, up_y * in.decay.y) : pack(up_x * in.decay.z, up_y * in.decay.w);
             }
         }
+        __syncwarp();
+        store_matrices((places ^ s << 5) + R::kQd, in.q[0], in.q[1], in.q[2], in.q[3]);
+        store_matrices(kd_places + 64 * s, kd[0], kd[1], kd[2], kd[3]);
+        store_matrices((places ^ s << 5) + R::kKr, kr[0], kr[1], kr[2], kr[3]);
         mma(l[0], kd, ki[0], ki[2]);
         mma(l[1], kd, ki[1], ki[3]);
         mma(m[0], in.q, ki[0], ki[2]);
@@ -202,15 +223,15 @@ MS_FN void store_products(u32 slot, float beta, const float (&l)[2][4], float (&
     __syncwarp();
 }
 
-// -W = -T' Kd; kd: transposed, tokens by the columns of a step. high, low: T'.
+// -W = -T' Kd; kd: transposed, tokens by the columns of a step.
 template <int D>
-MS_FN void make_w(u32 slot, const u32 (&kd)[D / 16][4], const u32 (&high)[4], const u32 (&low)[4]) {
+MS_FN void make_w(u32 slot, const u32 (&kd)[D / 16][4], const Inverse& inverse) {
     const int lane = threadIdx.x % 32;
     u32 minus_high[4], minus_low[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        minus_high[i] = high[i] ^ 0x80008000u;
-        minus_low[i] = low[i] ^ 0x80008000u;
+        minus_high[i] = inverse.high[i] ^ 0x80008000u;
+        minus_low[i] = inverse.low[i] ^ 0x80008000u;
     }
 #pragma unroll
     for (int s = 0; s < D / 16; ++s) {
@@ -229,7 +250,7 @@ MS_FN void make_w(u32 slot, const u32 (&kd)[D / 16][4], const u32 (&high)[4], co
 
 // U0 = T' V, transposed: 16 rows of the state at a time. It takes the place of v.
 template <int D>
-MS_FN void make_u0(u32 slot, const u32 (&high)[4], const u32 (&low)[4], int valid, int first_tile, int n_tiles) {
+MS_FN void make_u0(u32 slot, const Inverse& inverse, int valid, int first_tile, int n_tiles) {
     using R = Record<D>;
     constexpr int kTiles = D / kRowsPerWarp;
     const int lane = threadIdx.x % 32;
@@ -254,8 +275,8 @@ MS_FN void make_u0(u32 slot, const u32 (&high)[4], const u32 (&low)[4], int vali
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 float sum[4];
-                mma(sum, v[tile], high[half], high[2 + half], 0, 0, 0, 0);
-                mma(sum, v[tile], low[half], low[2 + half]);
+                mma(sum, v[tile], inverse.second_high[2 * half], inverse.second_high[2 * half + 1], 0, 0, 0, 0);
+                mma(sum, v[tile], inverse.second_low[2 * half], inverse.second_low[2 * half + 1]);
                 store_floats(slot + R::kU0 + ((2 * tile + half) * 32 + lane) * 16, sum[0], sum[1], sum[2], sum[3]);
             }
         }
@@ -299,20 +320,19 @@ MS_FN void make_record(u32 slot, const Args& args, const Gate<D>& gate, float be
     if (bad < kChunk) poison<D>(slot, bad);
     u32 kd[D / 16][4];
 #pragma unroll
-    for (int s = 0; s < D / 16; ++s)
-        load_matrices_transposed(kd[s], key_place<D>(slot, lane % 16) + lane / 16 * 32 + 64 * s);
+    for (int s = 0; s < D / 16; ++s) load_matrices_transposed(kd[s], key_matrix_place<D>(slot) + 64 * s);
     __syncwarp();
     if (lane % 4 == 0) {
         store_4(slot + R::kDiagonal + lane, __float_as_uint(diagonal[0]));
         store_4(slot + R::kDiagonal + 32 + lane, __float_as_uint(diagonal[1]));
     }
     store_products<D>(slot, beta, l, m);
-    u32 high[4], low[4];
-    invert(slot + R::kW, __shfl_sync(~0u, beta, lane % 16), high, low);
+    Inverse inverse;
+    invert(slot + R::kW, __shfl_sync(~0u, beta, lane % 16), inverse);
     __syncwarp();
-    make_w<D>(slot, kd, high, low);
+    make_w<D>(slot, kd, inverse);
     between();
-    make_u0<D>(slot, high, low, valid, first_tile, n_tiles);
+    make_u0<D>(slot, inverse, valid, first_tile, n_tiles);
 }
 
 }  // namespace kda

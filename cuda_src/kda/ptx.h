@@ -146,6 +146,29 @@ MS_FN void store_2(u32 address, u32 x) {
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<u16>(x)) : "memory");
 }
 
+// The counterparts of load_matrices(): lane 8 i + j names where row j of matrix i goes.
+MS_FN void store_matrices(u32 address, u32 a, u32 b, u32 c, u32 d) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b),
+                 "r"(c), "r"(d)
+                 : "memory");
+#else
+    const u32 x[4] = {a, b, c, d}, lane = threadIdx.x % 32;
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) store_4(__shfl_sync(~0u, address, 8 * i + lane / 4) + lane % 4 * 4, x[i]);
+#endif
+}
+
+MS_FN void store_matrices_transposed(u32 address, u32 a, u32 b, u32 c, u32 d) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
+                 : "memory");
+#else
+    store_matrices(address, transposed(a), transposed(b), transposed(c), transposed(d));
+#endif
+}
+
 // ---- asynchronous copies from global memory ----
 
 MS_FN void copy_async(u32 address, const void* global) {
@@ -164,6 +187,39 @@ MS_FN void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
 }
 
+// ---- kernels one behind the other ----
+
+// The next kernel may begin where there is room, if it was launched to (Launch::early).
+MS_FN void let_next_kernel_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Until the kernel before has ended and what it wrote is there.
+MS_FN void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// ---- registers ----
+
+// All warps of a warp group of 4 together. What one gives up another may take.
+template <int kRegisters>
+MS_FN void take_registers() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+
+template <int kRegisters>
+MS_FN void give_registers() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+
 // ---- barriers ----
 
 MS_FN void barrier_init(u32 barrier, u32 count) {
@@ -172,6 +228,11 @@ MS_FN void barrier_init(u32 barrier, u32 count) {
 
 MS_FN void barrier_arrive(u32 barrier) {
     asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" ::"r"(barrier) : "memory");
+}
+
+// The lane arrives as soon as all copies that it has started are there.
+MS_FN void barrier_arrive_with_copies(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 MS_FN bool barrier_passed(u32 barrier, u32 parity) {

@@ -38,7 +38,7 @@ struct Record {
     static constexpr int kDecay = kM + kChunk * kChunk * 2;  // exp(G_last), float: [16 columns][lane % 4][4]
     static constexpr int kBytes = (kDecay + D * 4 + 255) / 256 * 256;
 
-    static constexpr int kStaging = kChunk * kRowsPerWarp * 2;  // of one warp's output
+    static constexpr int kStaging = kChunk * kRowsPerWarp * 2;  // of 16 columns of output
 
     static_assert(kG % kRow == 0 && kM >= kDiagonal + kChunk * 4, "places fit");
 

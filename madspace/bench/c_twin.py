@@ -13,6 +13,7 @@ from typing import Any
 
 import madspace
 
+MAX_KERNELS = 16
 COUNTS = (0, 16, 64)  # of parameters, beside the two of the usual kernel
 
 
@@ -25,6 +26,18 @@ EMPTY_KERNEL = (
     ".version 8.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry empty(.param .u64 pointer, .param .u32 number) { ret; }\n" + "".join(map(_empty_kernel, COUNTS))
 ).encode()
+
+
+class KernelNode(ctypes.Structure):
+    """A launch as a graph's node has it; c_twin.c has the same fields."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("params", ctypes.c_void_p),
+    )
 
 
 class Operands(ctypes.Structure):
@@ -46,6 +59,7 @@ class Operands(ctypes.Structure):
         ("n", ctypes.c_size_t),
         ("streams", ctypes.POINTER(ctypes.c_void_p)),
         ("events", ctypes.POINTER(ctypes.c_void_p)),
+        ("kernels", ctypes.POINTER(KernelNode)),
     )
 
 
@@ -55,21 +69,27 @@ def handles(things: Sequence[madspace.Stream] | Sequence[madspace.Event]) -> Any
 
 
 class Operation:
-    """One of the operations of c_twin.c with what it works on.
+    """An operation in C with what it works on.
 
     Parameters
     ----------
     library : ctypes.CDLL
-        The compiled twin.
+        The compiled twin, which runs it.
+    function : ctypes function
+        ``int (*)(const void* given)``, 0 for success.
     name : str
-        What follows ``op_`` in its source.
-    given : Operands
-        Kept alive with everything in it.
+        What messages call it.
+    given : ctypes.Structure
+        What it is given, with the context as the first field; kept alive with everything in it.
+    keep : object
+        Kept alive as well.
     """
 
-    def __init__(self, library: ctypes.CDLL, name: str, given: Operands) -> None:
-        self._library, self._name, self._given = library, name, given
-        self._function = ctypes.cast(library[f"op_{name}"], ctypes.c_void_p)
+    def __init__(
+        self, library: ctypes.CDLL, function: Any, name: str, given: ctypes.Structure, keep: Any = None
+    ) -> None:
+        self._library, self._name, self._given, self._keep = library, name, ctypes.pointer(given), keep
+        self._function = ctypes.cast(function, ctypes.c_void_p)
 
     def mean(self, n: int) -> float:
         """Return seconds per operation of n in a row."""
@@ -134,24 +154,54 @@ class CTwin:
         finally:
             self._lib.twin_show(n)
 
-    def operation(self, name: str, **operands: Any) -> Operation:
+    def operation(self, name: str, keep: Any = None, **operands: Any) -> Operation:
         """Return one of the operations of c_twin.c.
 
         Parameters
         ----------
         name : str
             What follows ``op_`` there.
+        keep : object
+            What the operation needs alive.
         **operands
             Handles and sizes by their names in `Operands`; context, kernel and stream are those of the twin by default.
         """
         fixed = {"context": self._context, "kernel": self.kernel.handle, "stream": self.stream.handle}
-        return Operation(self._lib, name, Operands(**(fixed | operands)))
+        return self.run(self._lib[f"op_{name}"], name, Operands(**(fixed | operands)), keep)
 
-    def launch(self, repeats: int, *, wait: bool) -> Callable[[], float]:
-        """Return a measurement: seconds per launch, or per launch and wait; the stream is drained afterwards."""
-        operation = self.operation("launch_and_wait" if wait else "launch")
+    def run(self, function: Any, name: str, given: ctypes.Structure, keep: Any = None) -> Operation:
+        """Return an operation of another library; see `Operation`."""
+        return Operation(self._lib, function, name, given, keep)
+
+    @property
+    def context_handle(self) -> int:
+        """The driver's handle of the device's primary context."""
+        return int(self._context)
+
+    def kernels(self, graph: madspace.Graph) -> Operation:
+        """Return an operation: launches of each kernel of a graph as it was captured, and nothing else.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of this device; kept, since the parameters belong to it.
+
+        Raises
+        ------
+        RuntimeError
+            When the graph has no kernel or too many.
+        """
+        kernels = (KernelNode * MAX_KERNELS)()
+        n = int(self._lib.twin_kernels(ctypes.c_void_p(graph.handle), kernels, MAX_KERNELS))
+        if n < 1:
+            raise RuntimeError(f"c_twin: expected a graph of 1 to {MAX_KERNELS} kernels, got {graph!r}")
+        return self.operation("launch_kernels", kernels=kernels, n=n, keep=graph)
+
+    def measurement(self, operation: Operation, repeats: int) -> Callable[[], float]:
+        """Return a measurement: seconds per operation of several in a row, into a drained queue."""
 
         def measure() -> float:
+            self.stream.synchronize()
             seconds = operation.mean(repeats)
             self.stream.synchronize()
             return seconds
@@ -159,24 +209,39 @@ class CTwin:
         return measure
 
 
-def _compiled() -> ctypes.CDLL:
-    """Compile c_twin.c, which is part of the package, and load the result."""
+def compiled(name: str, kind: type[ctypes.CDLL] = ctypes.CDLL, options: Sequence[str] = ()) -> ctypes.CDLL:
+    """Compile a C file of this package, and load the result.
+
+    Parameters
+    ----------
+    name : str
+        Of the file.
+    kind : type, optional
+        How it is loaded.
+    options : sequence of str, optional
+        Of the compiler.
+    """
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        raise RuntimeError("c_twin: no C compiler found (gcc or cc on PATH, or CC)")
-    source = resources.files("madspace.bench") / "c_twin.c"
+        raise RuntimeError(f"{name}: no C compiler found (gcc or cc on PATH, or CC)")
+    source = resources.files("madspace.bench") / name
     with tempfile.TemporaryDirectory() as folder, resources.as_file(source) as path:
-        library = Path(folder) / "c_twin.so"
-        command = [*compiler.split(), "-O2", "-shared", "-fPIC", str(path), "-o", str(library), "-ldl"]
+        library = Path(folder) / "library.so"
+        command = [*compiler.split(), "-O2", "-shared", "-fPIC", *options, str(path), "-o", str(library), "-ldl"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"c_twin: {' '.join(command)}: {done.stderr.strip()}")
-        loaded = ctypes.CDLL(str(library))
+            raise RuntimeError(f"{name}: {' '.join(command)}: {done.stderr.strip()}")
+        return kind(str(library))
+
+
+def _compiled() -> ctypes.CDLL:
+    """Compile and load c_twin.c."""
+    loaded = compiled("c_twin.c")
     loaded.twin_load.restype = ctypes.c_char_p
     loaded.twin_load.argtypes = [ctypes.c_char_p]
     loaded.twin_context.restype = ctypes.c_void_p
     loaded.twin_enter.argtypes = [ctypes.c_void_p]
     loaded.twin_run.restype = ctypes.c_double
-    loaded.twin_run.argtypes = [ctypes.c_void_p, ctypes.POINTER(Operands), ctypes.c_int]
+    loaded.twin_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
     loaded.twin_run_each.argtypes = [*loaded.twin_run.argtypes, ctypes.POINTER(ctypes.c_double)]
     return loaded

@@ -2,7 +2,8 @@
 
 On a GPU, D = 128, bfloat16, float32 states in and out. "replay": one call captured, events around back-to-back replays,
 the usual figure; "cold": the same over so many sets of buffers that none is left in the L2 cache when it is used again
-(only where a set would fit there); "host": enqueue into a drained queue, beside a raw C launch of an empty kernel.
+(only where a set would fit there); "host": enqueue of a call, one of 16 into a drained queue, beside launches of
+the same kernels from C, as often.
 Fast gates (normal logits) forget within 16 tokens, slow ones (-8) do not: implementations that skip work differ there.
 Peers get the same inputs as torch tensors, where they are installed. On the CPU: time of a call on all threads.
 Results are checked against a float64 recurrence before anything is timed.
@@ -22,6 +23,7 @@ from madspace.bench.terminal import Progress, table
 from madspace.bench.timing import interleaved, pinned, timed
 
 REPLAYS = 20
+ENQUEUED = 16
 COLD_BYTES = 160e6  # three times the L2 cache of an H200
 MAX_SETS = 256
 ROUNDS, QUICK_ROUNDS = 21, 3
@@ -45,15 +47,15 @@ def replays(graph: Any, stream: madspace.Stream, n_calls: int = 1) -> Callable[[
     return measure
 
 
-def captured(calls: list[Call], stream: madspace.Stream) -> Any:
-    """Return the graph of some calls, one behind the other."""
+def captured(calls: list[Call], stream: madspace.Stream) -> tuple[Any, madspace.Graph]:
+    """Return the graph of some calls, one behind the other, to be launched and as it was captured."""
     for call in calls:
         call(stream=stream)
     stream.synchronize()
     with madspace.capture(stream) as graph:
         for call in calls:
             call(stream=stream)
-    return graph.instantiate()
+    return graph.instantiate(), graph
 
 
 def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, seed: int = 0) -> dict[str, Any]:
@@ -61,23 +63,31 @@ def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, 
     stream = twin.stream
     inputs = host_inputs(case, gate, seed)
     reference = Reference(inputs, case.heads)
-    call = Call(inputs, "cuda")
+    with madspace.stream(stream):  # the memory belongs to it: nothing has to be ordered with other streams
+        call = Call(inputs, "cuda")
     call(stream=stream)
     stream.synchronize()
     errors = reference.check(*call.results())
 
+    enqueue = call.bound(stream=stream)
+
     def host() -> float:
         stream.synchronize()
-        seconds = timed(lambda: call(stream=stream), 1)
+        seconds = timed(enqueue, ENQUEUED)
         stream.synchronize()
         return seconds
 
-    graph = captured([call], stream)
-    samples = {"replay": replays(graph, stream), "host": host, "c_launch": twin.launch(1, wait=False)}
+    graph, recording = captured([call], stream)
+    samples = {
+        "replay": replays(graph, stream),
+        "host": host,
+        "c_launch": twin.measurement(twin.kernels(recording), ENQUEUED),
+    }
     sets = [call]
     if case.nbytes() < COLD_BYTES / 2:
-        sets += [call.copy() for _ in range(min(MAX_SETS, int(COLD_BYTES // case.nbytes())))]
-        samples["cold"] = replays(captured(sets, stream), stream, len(sets))
+        with madspace.stream(stream):
+            sets += [call.copy() for _ in range(min(MAX_SETS, int(COLD_BYTES // case.nbytes())))]
+        samples["cold"] = replays(captured(sets, stream)[0], stream, len(sets))
     made, left_out = kda_peers.measurements(peers, inputs, reference, REPLAYS)
     samples |= made
     interleaved(samples, 1 + rounds // 5)  # wakes clocks

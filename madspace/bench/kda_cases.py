@@ -1,7 +1,8 @@
 """Calls of KDA that benchmarks time: their shapes, inputs, least traffic, and the check before anything is timed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,13 @@ RANDOM_HEADS = 8  # a large call then costs a copy only
 LOWER_BOUND = -5.0  # of the logarithm of a token's decay
 COPY_BANDWIDTH = 4.27e12  # bytes per second, read and written, of a device copy on an H200
 GATES = {"fast": None, "slow": -8.0}  # logits: normal ones forget within 16 tokens, -8 keeps 0.97 of everything there
+
+
+# The positional parameters of ``madspace.kda.fwd``.
+ORDER = (
+    *("q", "k", "v", "g", "beta", "scale", "out", "A_log", "dt_bias", "lower_bound", "initial_state", "final_state"),
+    *("cu_seqlens", "workspace"),
+)
 
 
 @dataclass(frozen=True)
@@ -171,10 +179,15 @@ class Call:
             self.arguments["workspace"] = madspace.kda.allocate_workspace(
                 self.arguments["v"], self.arguments.get("cu_seqlens")
             )
+        self.in_order: Any = tuple(self.arguments.get(name) for name in ORDER)
 
     def __call__(self, **options: Any) -> Any:
         """Enqueue the call."""
-        return madspace.kda.fwd(**self.arguments, **options)
+        return madspace.kda.fwd(*self.in_order, **options)
+
+    def bound(self, **options: Any) -> Callable[[], Any]:
+        """Return the call as a function of nothing, with no Python of its own."""
+        return partial(madspace.kda.fwd, *self.in_order, **options)
 
     def results(self) -> tuple[np.ndarray, np.ndarray]:
         """Return output and final state as NumPy arrays."""
@@ -190,5 +203,6 @@ class Call:
         other.arguments = {
             name: x.copy() if isinstance(x, np.ndarray | madspace.Tensor) else x for name, x in self.arguments.items()
         }
+        other.in_order = tuple(other.arguments.get(name) for name in ORDER)
         other.out, other.final = other.arguments["out"], other.arguments["final_state"]
         return other

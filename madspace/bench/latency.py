@@ -14,12 +14,13 @@ from typing import Any
 
 import madspace
 from madspace.bench import latency_peers
+from madspace.bench.c_api import CApi
 from madspace.bench.c_twin import CTwin
 from madspace.bench.latency_cases import COPIES, NATIVE, QUICK_COPIES, Case, Setup, make_cases
 from madspace.bench.terminal import Progress, table
 from madspace.bench.timing import Measurement, Statement, Timed, distribution, pinned, sampled, spread
 
-ROUNDS, QUICK_ROUNDS = 501, 31
+ROUNDS, QUICK_ROUNDS = 301, 31
 RUN, QUICK_RUN = 20, 8  # operations of a sample: far fewer than a queue holds
 Group = tuple[int, int]  # operations of a sample and rounds: what is sampled in turn
 
@@ -101,6 +102,14 @@ def measure(
     return result
 
 
+def api_of(twin: CTwin, device: madspace.Device) -> tuple[CApi | None, str]:
+    """Return the operations through the C API, and why there are none."""
+    try:
+        return CApi(twin, device), ""
+    except RuntimeError as error:  # no headers of Python
+        return None, str(error)
+
+
 def run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     """Measure what the options ask for.
 
@@ -119,15 +128,18 @@ def run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     length = QUICK_RUN if options.quick else RUN
     empty: dict[str, Timed] = {"python": Statement("pass", {})}
-    setup = None
+    setup, no_api = None, ""
     context = Context(None, None)
     if options.device != "cpu":
         device = madspace.Device(0)
         twin = CTwin(device)
-        setup = Setup(twin, device, QUICK_COPIES if options.quick else COPIES)
+        api, no_api = api_of(twin, device)
+        setup = Setup(twin, device, QUICK_COPIES if options.quick else COPIES, api)
         empty["c"] = twin.operation("nothing")
         context = Context(twin, device)
     cases, left_out = make_cases(setup, options.cases)
+    if setup is not None and setup.api is None:
+        left_out["c_api"] = no_api
     if setup is not None:
         peers = [name for name in latency_peers.PEERS if options.peers is None or name in options.peers.split(",")]
         with context.enter(True):

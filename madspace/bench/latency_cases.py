@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import madspace
+from madspace.bench.c_api import OPERATIONS, CApi
 from madspace.bench.c_twin import COUNTS, CTwin, handles
 from madspace.bench.timing import Statement, Timed
 
@@ -24,9 +25,8 @@ COPIES = (4, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 1024 * MIB)
 QUICK_COPIES = (4, 64 * KIB, 16 * MIB)
 FORKS = (1, 2, 8)
 FRAMEWORKS = ("numpy", "torch", "cupy", "jax")
-# Who has no interpreter around: his empty loop is the one in C. A C API of this package would be one more name here,
-# and one more entry in the `who` of its cases, made by `CTwin.operation` of operations that call it.
-NATIVE = ("c",)
+# Who has no interpreter around: his empty loop is the one in C.
+NATIVE = ("c", "c_api")
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Case:
     Attributes
     ----------
     who : dict
-        ``c``, ``madspace`` and peers.
+        ``c``, ``c_api`` (madspace from C), ``madspace`` and peers.
     current : bool
         The device's context is current while Python runs, as under a framework.
     prepare : callable, optional
@@ -77,6 +77,7 @@ class Setup:
     twin: CTwin
     device: madspace.Device
     copies: tuple[int, ...] = COPIES
+    api: CApi | None = None
     names: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,8 +106,12 @@ class Setup:
         return Statement(text, self.names | names)
 
     def case(self, text: str, operation: str, *, names: dict[str, Any] | None = None, **operands: Any) -> Case:
-        """Return a case of madspace and its C twin."""
-        return Case({"c": self.twin.operation(operation, **operands), "madspace": self.statement(text, **names or {})})
+        """Return a case of madspace, from Python and where there is such an operation from C, and its C twin."""
+        who: dict[str, Timed] = {"c": self.twin.operation(operation, **operands)}
+        if self.api is not None and operation in OPERATIONS:
+            things = self.names | (names or {})
+            who["c_api"] = self.api.operation(operation, things, operands.get("nbytes", 0))
+        return Case(who | {"madspace": self.statement(text, **names or {})})
 
     def graph(self, n_nodes: int) -> tuple[madspace.Graph, madspace.GraphExec]:
         """Return a graph of launches of the empty kernel, one behind the other."""

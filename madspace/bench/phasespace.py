@@ -1,10 +1,11 @@
 """Speed of phase-space mappings: events per second on the GPU and on the CPU, host time of a call, share of the floor.
 
 On a GPU, for each batch size: device time by events over back-to-back launches ("device"; "cold" over so many sets of
-arrays that none is left in the L2 cache when it is used again, where that is possible), host time of a call into a
-drained queue, call and wait; the last two beside a raw C launch of an empty kernel, interleaved in the same run. On the
-CPU, one thread: ns per event, interleaved with PyPI's `madspace` 0.2.1 where the interpreter of an environment with it
-is named. Results are checked (conservation, volume) before anything is timed.
+arrays that none is left in the L2 cache when it is used again, where that is possible), host time of a call, one of
+16 into a drained queue, beside launches of the same kernel from C; call and wait, beside launch of an empty kernel and
+wait from C, interleaved in the same run. On the CPU, one thread: ns per event, interleaved with PyPI's `madspace` 0.2.1
+where the interpreter of an environment with it is named. Results are checked (conservation, volume) before anything is
+timed.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from madspace.bench.timing import interleaved, pinned, timed
 
 ENERGY = 1000.0
 COPY_BANDWIDTH = 4.27e12  # bytes per second, read and written, of a device copy on an H200
+ENQUEUED = 16  # calls of a sample of host time
 COLD_BYTES = 160e6  # three times the L2 cache of an H200
 MAX_SETS = 64  # small batches, which are bound by their launch, would need more
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -67,10 +69,13 @@ def gpu_case(
     def call_fresh() -> None:
         mapping.map_forward(arrays, stream=stream)
 
+    with madspace.capture(stream) as recording:
+        call()
+
     def drained(function: Callable[[], None]) -> Callable[[], float]:
         def measure() -> float:
             stream.synchronize()
-            seconds = timed(function, 1)
+            seconds = timed(function, ENQUEUED)
             stream.synchronize()
             return seconds
 
@@ -104,8 +109,8 @@ def gpu_case(
         "host_fresh_outputs": drained(call_fresh),
         "call_and_wait": waited,
         "device": by_events([(arrays, out)]),
-        "c_launch": twin.launch(1, wait=False),
-        "c_launch_and_wait": twin.launch(1, wait=True),
+        "c_launch": twin.measurement(twin.kernels(recording), ENQUEUED),
+        "c_launch_and_wait": twin.measurement(twin.operation("launch_and_wait"), 1),
     }
     n_sets = 1 + int(COLD_BYTES // nbytes)
     if 1 < n_sets <= MAX_SETS:

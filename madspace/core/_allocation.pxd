@@ -10,3 +10,5 @@ cdef CUdeviceptr take_memory(MemoryPool pool, Allocator allocator, size_t nbytes
 # captured nothing happens: call again later.
 cdef CUresult give_memory(MemoryPool pool, Allocator allocator, CUdeviceptr ptr, size_t nbytes, Stream stream,
                           dict uses, bint* captured) noexcept
+# Tell those who watch (watchers() is not 0): after an allocation, before a free.
+cdef void tell(bint allocated, MemoryPool pool, CUdeviceptr ptr, size_t nbytes, Stream stream) noexcept

@@ -11,6 +11,7 @@ from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
 from madspace.core._dlpack_abi cimport DEVICE_CUDA
+from madspace.core._uses cimport Work, work_on
 from madspace.core.device cimport Device, get_device
 from madspace.core.dlpack cimport array_device, framework_stream, import_array
 from madspace.core.memory cimport Buffer
@@ -205,26 +206,28 @@ cdef object write_address(void* place, object arg, size_t size, Py_ssize_t index
 cdef int order_before(object args, Stream stream) except -1:
     cdef Py_ssize_t i
     cdef PyObject** items = PySequence_Fast_ITEMS(args)
+    cdef Work work = work_on(stream)
     for i in range(PySequence_Fast_GET_SIZE(args)):
         arg = <object>items[i]
         if isinstance(arg, Buffer):
-            (<Buffer>arg).before(stream, True)
+            (<Buffer>arg).before_in(work, True)
         elif isinstance(arg, Tensor):
-            (<Tensor>arg).before(stream, not (<Tensor>arg).readonly_)
+            (<Tensor>arg).before_in(work, not (<Tensor>arg).readonly_)
     return 0
 
 
 cdef int order_after(object args, Stream stream) except -1:
     cdef Py_ssize_t i
     cdef PyObject** items = PySequence_Fast_ITEMS(args)
+    cdef Work work = work_on(stream)
     error = None
     for i in range(PySequence_Fast_GET_SIZE(args)):
         arg = <object>items[i]
         try:
             if isinstance(arg, Buffer):
-                (<Buffer>arg).after(stream, True)
+                (<Buffer>arg).after_in(work, True)
             elif isinstance(arg, Tensor):
-                (<Tensor>arg).after(stream, not (<Tensor>arg).readonly_)
+                (<Tensor>arg).after_in(work, not (<Tensor>arg).readonly_)
         except Exception as failure:        # the others are used all the same
             error = error or failure
     if error is not None:

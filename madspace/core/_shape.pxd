@@ -8,10 +8,11 @@ cdef struct Shape:
     unsigned int cluster[3]      # in blocks; 0: none asked for
     unsigned int shared          # bytes of dynamic shared memory per block
     bint cooperative
+    bint early                   # may begin when the blocks of the kernel before it have allowed that, see launch_raw()
 
 
 cdef enum:
-    MAX_ATTRIBUTES = 2
+    MAX_ATTRIBUTES = 3
     MAX_SHARED = 0x7FFFFFFF     # what the driver takes as a number; what a device has is far below
 
 # ValueError and TypeError name the argument. cluster: None for none.
@@ -25,6 +26,9 @@ cdef str describe_shape(const Shape* shape)
 # The same for cuLaunchKernelEx; attributes: room for MAX_ATTRIBUTES, which must outlive the config.
 cdef void fill_config(const Shape* shape, CUstream stream, CUlaunchConfig* config,
                       CUlaunchAttribute* attributes) noexcept nogil
+
+# Whether cuLaunchKernel can express it.
+cdef bint is_plain(const Shape* shape) noexcept nogil
 
 # The launch in a context, by the simplest call that can express it.
 cdef int start(CUcontext context, CUfunction function, const Shape* shape, CUstream stream, void** params,

@@ -29,6 +29,7 @@ cdef int read_shape(Shape* shape, object grid, object block, object shared, obje
         raise ValueError(f"block: expected at most {MAX_THREADS} threads, got {block}")
     shape.shared = read_shared(shared)
     shape.cooperative = bool(cooperative)
+    shape.early = False
     shape.cluster[0] = 0
     if cluster is not None:
         read_cluster(shape, cluster)
@@ -142,8 +143,16 @@ cdef void fill_config(const Shape* shape, CUstream stream, CUlaunchConfig* confi
         attributes[n].id = cydriver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         attributes[n].value.cooperative = 1
         n += 1
+    if shape.early:
+        attributes[n].id = cydriver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attributes[n].value.programmaticStreamSerializationAllowed = 1
+        n += 1
     config.attrs = attributes
     config.numAttrs = n
+
+
+cdef bint is_plain(const Shape* shape) noexcept nogil:
+    return shape.cluster[0] == 0 and not shape.cooperative and not shape.early
 
 
 cdef int start(CUcontext context, CUfunction function, const Shape* shape, CUstream stream, void** params,
@@ -164,7 +173,7 @@ cdef int start_here(CUfunction function, const Shape* shape, CUstream stream, vo
                     CUresult* code) except -1 nogil:
     cdef CUlaunchConfig config
     cdef CUlaunchAttribute attributes[MAX_ATTRIBUTES]
-    if shape.cluster[0] == 0 and not shape.cooperative:
+    if is_plain(shape):
         return drv.launch_kernel(
             function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2],
             shape.shared, stream, params, code)

@@ -1,5 +1,5 @@
 # Counts of allocations, bytes and blocks. They may be read in any thread; they are changed with the GIL held, where
-# there is one.
+# there is one, and after share() without it as well.
 from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from *:
@@ -16,6 +16,10 @@ cdef extern from *:
       std::atomic<uint64_t> freed_bytes{0}, freed_blocks{0};
       std::atomic<int64_t> peak_bytes{0}, peak_blocks{0};
       std::atomic<uint64_t> limit{UINT64_MAX};                // of the bytes in use
+      std::atomic<bool> shared{false};
+
+      // Once, with the GIL held, so that nobody is in the midst of an addition.
+      void share() { shared.store(true); }
 
       int64_t used_bytes() const { return difference(bytes, freed_bytes); }
       int64_t used_blocks() const { return difference(blocks, freed_blocks); }
@@ -63,11 +67,15 @@ cdef extern from *:
 
      private:
       // Under a GIL a locked instruction would only cost time, several times that of the addition.
-      static void add(std::atomic<uint64_t>& count, uint64_t n) {
+      void add(std::atomic<uint64_t>& count, uint64_t n) {
     #ifdef Py_GIL_DISABLED
         count.fetch_add(n);
     #else
-        count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+        if (shared.load(std::memory_order_relaxed)) {
+          count.fetch_add(n);
+        } else {
+          count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+        }
     #endif
       }
       // Of one moment, although the two are read one after the other.
@@ -106,4 +114,5 @@ cdef extern from *:
         void note_peaks() noexcept nogil
         void release(uint64_t n) noexcept nogil
         void reset_peaks() noexcept nogil
+        void share() noexcept nogil
         void clear() noexcept nogil

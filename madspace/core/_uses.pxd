@@ -13,6 +13,24 @@ cdef class Use:
     cdef CUevent event
 
 
+# Work about to be queued on a stream, on several buffers perhaps: what is asked of the driver, and told to it, once for
+# all of them. settle() between the work's two brackets, when the answers may be others.
+cdef class Work:
+    cdef Stream stream
+    cdef object key             # of the stream
+    cdef int captured           # -1: not asked yet
+    cdef Stream home            # the buffers' stream that was ordered before it last
+    cdef Use earlier            # that was waited for last
+    cdef Use use
+    cdef bint is_captured(self) except -1
+    cdef int come_behind(self, Stream home) except -1           # unless that would reach into a capture or out of it
+    cdef int wait_for(self, Use earlier) except -1
+    cdef Use note(self, Use earlier)                            # as of now, and behind the earlier one (None: none)
+    cdef int settle(self) except -1
+
+
+cdef Work work_on(Stream stream)
+
 # The stream where its handle means the same stream as long as the object is there; else the device's own one: for the
 # per-thread default stream, and for a handle that no one keeps, which may be dead when memory is given back.
 cdef Stream lasting(Stream stream)

@@ -6,7 +6,7 @@ from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUcontext, CUresult, CUstream
 
 from madspace.core cimport _driver as drv
-from madspace.core.event cimport give_event, take_event
+from madspace.core.event cimport give_event, order_streams, take_event
 from madspace.core.stream cimport Stream, own_stream
 
 
@@ -17,6 +17,49 @@ cdef class Use:
     def __dealloc__(self):
         if self.event != NULL:
             give_event(self.device, self.event)
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Work:
+    cdef bint is_captured(self) except -1:
+        if self.captured < 0:
+            self.captured = is_captured(self.stream)
+        return self.captured
+
+    cdef int come_behind(self, Stream home) except -1:
+        if self.home is home:
+            return 0
+        if self.is_captured() == is_captured(home):
+            order_streams(home, self.stream)
+        self.home = home
+        return 0
+
+    cdef int wait_for(self, Use earlier) except -1:
+        if self.earlier is not earlier:
+            wait_for(self.stream, earlier)
+            self.earlier = earlier
+        return 0
+
+    cdef Use note(self, Use earlier):
+        # A new stream under a dead one's handle, or another thread's default stream, must not forget that one: what is
+        # noted comes behind what was noted before.
+        if self.use is None or (earlier is not None and earlier is not self.earlier):
+            self.use = new_use(earlier, self.stream)
+            self.earlier = earlier
+        return self.use
+
+    cdef int settle(self) except -1:
+        self.captured = -1
+        self.home = None
+        return 0
+
+
+cdef Work work_on(Stream stream):
+    cdef Work work = Work.__new__(Work)
+    work.stream = stream
+    work.captured = -1
+    return work
 
 
 cdef bint is_same(Stream one, Stream other) noexcept:
@@ -68,7 +111,6 @@ cdef Use new_use(Use earlier, Stream stream):
         use.event = take_event(stream.device)
         with nogil:
             if earlier is not None:
-                # A new stream under a dead one's handle, or another thread's default stream, must not forget that one.
                 drv.stream_wait_event(stream.handle_, earlier.event)
             drv.event_record(use.event, stream.handle_)
     finally:

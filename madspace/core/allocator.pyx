@@ -123,6 +123,7 @@ def set_allocator(device, allocate, free=None):
     where = as_device(device)
     pool = own_pool(where)
     pool.allocator_ = allocator
+    pool.lent_ = allocator is not None
 
 
 cdef bint is_address(object thing):

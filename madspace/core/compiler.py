@@ -18,7 +18,9 @@ _FIRST_SPECIAL = 90
 
 
 def get_include() -> str:
-    """Return the folder of madspace's headers, for ``-I``; the device headers are ``<madspace/...>`` in it.
+    """Return the folder of madspace's headers, for ``-I``.
+
+    ``<madspace/madspace.h>`` in it is the C API, the others are headers for device code.
 
     Returns
     -------
@@ -32,8 +34,8 @@ def get_include() -> str:
     """
     package = Path(__file__).resolve().parents[1]
     built = package / "include"
-    # A source tree that was never built has them where they are kept.
-    return str(built if (built / "madspace").is_dir() else package.parent / "cuda_src" / "include")
+    # A source tree that was never built has the device headers where they are kept.
+    return str(built if (built / "madspace" / "portable.h").exists() else package.parent / "cuda_src" / "include")
 
 
 def compile_image(
@@ -94,7 +96,7 @@ def compile_image(
         texts[header] = _as_bytes(f"headers[{header!r}]", content)
     options = _as_tuple("options", options, (str,))
     folders = [os.fspath(folder) for folder in _as_tuple("include_dirs", include_dirs, (str, os.PathLike))]
-    target = _target(arch)
+    target = target_of(arch)
     folders += [get_include(), *_nvrtc.find().include]
     # NVRTC's cache is the driver's, which it would start behind our back, also where forks are still to come.
     paths = [f"--include-path={folder}" for folder in folders]
@@ -165,7 +167,8 @@ def _as_bytes(what: str, text: str | bytes) -> bytes:
     return text
 
 
-def _target(arch: Arch) -> str:
+def target_of(arch: Arch) -> str:
+    """Return the target that `compile_image` compiles for."""
     if isinstance(arch, str):
         if _TARGET.fullmatch(arch) is None:
             raise ValueError(f"arch: expected a name like 'sm_90a' or 'compute_80', or a Device, got {arch!r}")

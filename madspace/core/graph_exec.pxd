@@ -11,6 +11,7 @@ cdef class GraphExec:
     cdef CUgraphExec handle_
     cdef Operands operands
     cdef list order              # the Ordered among them
+    cdef int n_ordered           # their number, for who has no GIL
     cdef bint closed_
     cdef int check_open(self) except -1
     cdef int need(self, Operands operands) except -1

@@ -285,6 +285,7 @@ cdef class GraphExec:
         own.join(operands)
         self.operands = own
         self.order = own.order()
+        self.n_ordered = <int>len(self.order)
         return 0
 
 

@@ -10,7 +10,7 @@ from madspace.core._arguments cimport device_of_arguments, framework_of_argument
 from madspace.core._attach cimport attach
 from madspace.core._kernel_code cimport CACHED_DEVICES, KernelCode
 from madspace.core._recording cimport n_recordings, note_kept
-from madspace.core._shape cimport Shape, describe_shape, read_shape, start
+from madspace.core._shape cimport Shape, describe_shape, is_plain, read_shape, start
 from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport Device, get_device
 from madspace.core.module cimport Module
@@ -138,14 +138,14 @@ cdef class Kernel(KernelCode):
 
     cdef int launch_raw(self, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                         unsigned int block_x, unsigned int block_y, unsigned int block_z,
-                        unsigned int shared, Stream stream, void** params) except -1:
+                        unsigned int shared, Stream stream, void** params, bint early=False) except -1:
         cdef Shape shape
         cdef int device = stream.device.id
         cdef CUfunction function = self.functions_[device] if device < CACHED_DEVICES else NULL
         shape.grid[0], shape.grid[1], shape.grid[2] = grid_x, grid_y, grid_z
         shape.block[0], shape.block[1], shape.block[2] = block_x, block_y, block_z
         shape.cluster[0] = 0
-        shape.shared, shape.cooperative = shared, False
+        shape.shared, shape.cooperative, shape.early = shared, False, early
         return self.launch_shape(function if function != NULL else <CUfunction>self.handle_, &shape, stream, params)
 
     cdef int launch_shape(self, CUfunction function, const Shape* shape, Stream stream, void** params) except -1:
@@ -156,7 +156,7 @@ cdef class Kernel(KernelCode):
         with nogil:
             start(context, function, shape, stream.handle_, params, &code)
         if code != cydriver.CUDA_SUCCESS:
-            call = "cuLaunchKernel" if shape.cluster[0] == 0 and not shape.cooperative else "cuLaunchKernelEx"
+            call = "cuLaunchKernel" if is_plain(shape) else "cuLaunchKernelEx"
             raise drv.error_of(code, call, f"kernel {self.name}, {describe_shape(shape)}")
         if n_recordings != 0:
             note_kept(stream, self)

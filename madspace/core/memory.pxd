@@ -1,5 +1,6 @@
 from cuda.bindings.cydriver cimport CUdeviceptr, CUresult
 
+from madspace.core._uses cimport Work
 from madspace.core.allocator cimport Allocator
 from madspace.core.device cimport Device
 from madspace.core.pool cimport MemoryPool, own_pool
@@ -20,13 +21,16 @@ cdef class Buffer:
     # the device, for what it must; after() notes the use, so that later writers and the free wait for it. Both cost a
     # pointer comparison while everything happens on the buffer's own stream.
     # In a capture neither queues anything that reaches outside of it: what happened before is ordered by who captures.
+    # before_in() and after_in(): the same for one of several buffers of that work.
     cdef int before(self, Stream stream, bint write) except -1
     cdef int after(self, Stream stream, bint write) except -1
+    cdef int before_in(self, Work work, bint write) except -1
+    cdef int after_in(self, Work work, bint write) except -1
     cdef int check_open(self) except -1
-    cdef int join(self, bint write) except -1
+    cdef int join(self, Work work, bint write) except -1
     cdef int forget(self, dict uses) except -1
-    cdef int before_elsewhere(self, Stream stream, bint write) except -1
-    cdef int after_elsewhere(self, Stream stream, bint write) except -1
+    cdef int before_elsewhere(self, Work work, bint write) except -1
+    cdef int after_elsewhere(self, Work work, bint write) except -1
     cdef CUresult free(self) noexcept
 
 

@@ -15,12 +15,11 @@ from madspace.core._numbers cimport whole_number
 from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_of, recording_with
 from madspace.core._staging cimport upload
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport Use, is_captured, is_same, key_of, lasting, new_use, wait_for
+from madspace.core._uses cimport Use, Work, is_captured, is_same, key_of, lasting, work_on
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.allocator cimport Allocator
 from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device
-from madspace.core.event cimport order_streams
 from madspace.core.pool cimport MemoryPool, defer_free, own_pool
 from madspace.core.stream cimport Stream
 
@@ -266,30 +265,36 @@ cdef class Buffer:
         return 0
 
     cdef int before(self, Stream stream, bint write) except -1:
-        if self.closed_:
-            self.check_open()
-        if stream is self.stream or is_same(stream, self.stream):
-            return 0 if self.uses_ is None else self.join(write)
-        return self.before_elsewhere(stream, write)
+        return self.before_in(work_on(stream), write)
 
     cdef int after(self, Stream stream, bint write) except -1:
+        return self.after_in(work_on(stream), write)
+
+    cdef int before_in(self, Work work, bint write) except -1:
+        if self.closed_:
+            self.check_open()
+        if work.stream is self.stream or is_same(work.stream, self.stream):
+            return 0 if self.uses_ is None else self.join(work, write)
+        return self.before_elsewhere(work, write)
+
+    cdef int after_in(self, Work work, bint write) except -1:
         if n_recordings != 0:
-            note_memory(stream, self, write)
-        if stream is self.stream or is_same(stream, self.stream):
+            note_memory(work.stream, self, write)
+        if work.stream is self.stream or is_same(work.stream, self.stream):
             # Written elsewhere since before(), by another thread: come behind that as well.
-            return self.join(False) if write and self.writer_ is not self.stream else 0
-        return self.after_elsewhere(stream, write)
+            return self.join(work, False) if write and self.writer_ is not self.stream else 0
+        return self.after_elsewhere(work, write)
 
     # Another thread may use the buffer while a call below is in the driver: what was there before is looked up once,
     # and what was noted meanwhile stays.
 
-    cdef int join(self, bint write) except -1:
+    cdef int join(self, Work work, bint write) except -1:
         # The own stream comes behind the other ones: all of them for a write, the last writer for a read. What it has
         # waited for is forgotten, since everything later is ordered behind the own stream.
         cdef dict uses
         cdef Stream writer
         cdef Use use
-        if is_captured(self.stream):
+        if work.is_captured():
             return 0
         uses = self.uses_
         writer = self.writer_
@@ -298,7 +303,7 @@ cdef class Buffer:
         key = key_of(writer)
         uses = dict(uses) if write else {key: uses[key]} if key in uses else {}
         for use in uses.values():
-            wait_for(self.stream, use)
+            work.wait_for(use)
         # What another thread wrote meanwhile, be it on the same stream, is still to be waited for.
         if self.writer_ is writer and (self.uses_ is None or self.uses_.get(key) is uses.get(key)):
             self.writer_ = self.stream
@@ -312,38 +317,36 @@ cdef class Buffer:
             self.uses_ = left or None
         return 0
 
-    cdef int before_elsewhere(self, Stream stream, bint write) except -1:
+    cdef int before_elsewhere(self, Work work, bint write) except -1:
         cdef dict uses = self.uses_
         cdef Stream writer = self.writer_
         cdef Use use
-        cdef bint captured
         if self.ptr_ == 0:
             return 0
-        captured = is_captured(stream)
-        if (write or writer is self.stream) and captured == is_captured(self.stream):
-            order_streams(self.stream, stream)
-        if uses is None or captured:
+        if write or writer is self.stream:
+            work.come_behind(self.stream)
+        if uses is None or work.is_captured():
             return 0
         if write:
             for use in list(uses.values()):
-                wait_for(stream, use)
+                work.wait_for(use)
         elif writer is not self.stream:
             # Also where the handle is this stream's: it may be a new stream under a dead one's handle.
-            wait_for(stream, uses[key_of(writer)])
+            work.wait_for(uses[key_of(writer)])
         return 0
 
-    cdef int after_elsewhere(self, Stream stream, bint write) except -1:
-        cdef object key
+    cdef int after_elsewhere(self, Work work, bint write) except -1:
         cdef Use use
-        if self.ptr_ == 0 or is_captured(stream):
+        if self.ptr_ == 0 or work.is_captured():
             return 0
-        key = key_of(stream)
-        use = new_use(None if self.uses_ is None else self.uses_.get(key), stream)
+        if work.key is None:
+            work.key = key_of(work.stream)
+        use = work.note(None if self.uses_ is None else self.uses_.get(work.key))
         if self.uses_ is None:
             self.uses_ = {}
-        self.uses_[key] = use
+        self.uses_[work.key] = use
         if write:
-            self.writer_ = stream
+            self.writer_ = work.stream
         return 0
 
     cdef CUresult free(self) noexcept:

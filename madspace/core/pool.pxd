@@ -9,6 +9,7 @@ cdef class MemoryPool:
     cdef CUmemoryPool handle_
     cdef Tally tally_                # what is in buffers, and the limit
     cdef object allocator_           # Allocator that serves in its place, None for none: only of a device's own pool
+    cdef bint lent_                  # whether there is one, for who has no GIL
     cdef bint closed_
     cdef int check_open(self) except -1
     cdef object statistic(self, CUmemPool_attribute which)

@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from madspace.core._dlpack_abi cimport DLTensor
+from madspace.core._uses cimport Work
 from madspace.core.device cimport Device
 from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream
@@ -35,6 +36,8 @@ cdef class Tensor:
     # Bracket device work on `stream` as Buffer.before and after do, for foreign memory as well. No-ops on the host.
     cdef int before(self, Stream stream, bint write) except -1
     cdef int after(self, Stream stream, bint write) except -1
+    cdef int before_in(self, Work work, bint write) except -1
+    cdef int after_in(self, Work work, bint write) except -1
     # Borrowed description, valid while the tensor lives. BufferError for negative strides.
     cdef int describe(self, DLTensor* view) except -1
     cdef Tensor host_copy(self)          # compact, in host memory; waits for the device

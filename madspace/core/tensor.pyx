@@ -14,6 +14,7 @@ from madspace.core._index cimport index_layout
 from madspace.core._layout cimport compact_strides, element_count, element_span, is_compact, product_overflows
 from madspace.core._reshape cimport reshape_layout
 from madspace.core._staging cimport upload
+from madspace.core._uses cimport Work, work_on
 from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device, get_device
 from madspace.core.memory cimport Buffer, allocate
@@ -231,17 +232,23 @@ cdef class Tensor:
         return None
 
     cdef int before(self, Stream stream, bint write) except -1:
-        if self.buffer_ is not None:
-            self.buffer_.before(stream, write)
-        elif self.device_type_ == DEVICE_CUDA:
-            (<Foreign>self.owner_).before(stream)
-        return 0
+        return self.before_in(work_on(stream), write)
 
     cdef int after(self, Stream stream, bint write) except -1:
+        return self.after_in(work_on(stream), write)
+
+    cdef int before_in(self, Work work, bint write) except -1:
         if self.buffer_ is not None:
-            self.buffer_.after(stream, write)
+            self.buffer_.before_in(work, write)
         elif self.device_type_ == DEVICE_CUDA:
-            (<Foreign>self.owner_).after(stream)
+            (<Foreign>self.owner_).before(work.stream)
+        return 0
+
+    cdef int after_in(self, Work work, bint write) except -1:
+        if self.buffer_ is not None:
+            self.buffer_.after_in(work, write)
+        elif self.device_type_ == DEVICE_CUDA:
+            (<Foreign>self.owner_).after(work.stream)
         return 0
 
     cdef int describe(self, DLTensor* view) except -1:

@@ -11,51 +11,6 @@ from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
 
-cdef extern from "program.h" namespace "madspace" nogil:
-    ctypedef struct ProgramStep:
-        int op
-        int n_in
-        int n_out
-        int is_in_place
-        long long first
-    ctypedef struct ProgramColumn:
-        char* data
-        long long stride
-        int kind
-        int reg[4]
-    ctypedef struct Program:
-        const int* registers
-        const ProgramStep* steps
-        const double* constants
-        const ProgramColumn* inputs
-        const ProgramColumn* outputs
-        long long n_steps
-        long long n_inputs
-        long long n_outputs
-        int n_constants
-        int n_registers
-        int n_scratch
-        int n_pointers
-        atomic[int]* out_of_memory
-    int kFloat64
-    int kInt32
-    int kFourFloat64
-    int kScratchPerValue
-    int kScratchBase
-
-
-cdef extern from "op_catalog.h" namespace "madspace" nogil:
-    ctypedef bint (*Accepts)(int n_in, int n_out) noexcept nogil
-    cdef struct OpInfo:
-        const char* name
-        int n_in
-        int n_out
-        Accepts accepts
-        bint is_adjoint
-    const OpInfo* kOpCatalog
-    int kOpCount
-
-
 # 32 MiB of rows per thread; real programs have some hundreds.
 MAX_REGISTERS = 65536
 # Of one instruction: a list step's rows are a multiple of it.
@@ -166,12 +121,6 @@ cdef class _Operands:
 cdef class _Code:
     """The instructions, copied and checked: nobody can change them after the checks."""
 
-    cdef vector[int] words
-    cdef vector[ProgramStep] steps
-    cdef vector[char] written
-    cdef vector[double] constants
-    cdef int n_registers, n_scratch, n_pointers
-
     cdef int set_up(self, object constants, object n_registers) except -1:
         cdef _View view = _view(constants, "constants", False, "d")
         cdef int64_t i
@@ -256,7 +205,27 @@ cdef class _Code:
         return 0 <= n_in <= <int>MAX_VALUES and 0 <= n_out <= <int>MAX_VALUES and info.accepts(n_in, n_out)
 
 
-def run_program(code, constants, n_registers, inputs, outputs):
+cdef vector[ProgramDraw] add_draws(_Code program, object draws) except *:
+    """Check the registers of random numbers and return them in pairs."""
+    cdef vector[ProgramDraw] pairs
+    cdef ProgramDraw pair
+    cdef int lowest = <int>program.constants.size()
+    registers = list(draws)
+    for k in range(0, len(registers), 2):
+        pair.k = k // 2
+        for i in range(2):
+            register = registers[k + i] if k + i < len(registers) else -1
+            if register != -1 and not lowest <= register < program.n_registers:
+                raise ValueError(f"draws: expected registers {lowest} to {program.n_registers - 1}, got {register}")
+            pair.reg[i] = register
+            if register >= 0:
+                program.written[register] = 1
+        if pair.reg[0] >= 0 or pair.reg[1] >= 0:
+            pairs.push_back(pair)
+    return pairs
+
+
+def run_program(code, constants, n_registers, inputs, outputs, draws=(), seed=0, offset=0):
     """Run a program over a batch of events.
 
     Everything is checked before anything runs. The GIL is released, and pieces of the batch go to threads.
@@ -275,6 +244,10 @@ def run_program(code, constants, n_registers, inputs, outputs):
         in row-major order; -1 leaves an element out.
     outputs : list of (numpy.ndarray, list of int)
         The same for results, of shape (batch, ...), written in place. A value that int32 cannot hold becomes -2^31.
+    draws : list of int, optional
+        A register for each random number of an event, as `madspace.random.uniform` makes them; -1 leaves one out.
+    seed, offset : int, optional
+        Of these numbers; offset is the number of the first event.
 
     Raises
     ------
@@ -292,6 +265,7 @@ def run_program(code, constants, n_registers, inputs, outputs):
     cdef int64_t n
     cdef Program args
     cdef atomic[int] out_of_memory
+    cdef vector[ProgramDraw] pairs
     program.set_up(constants, n_registers)
     lowest = <int>program.constants.size()
     for index, (array, registers) in enumerate(inputs):
@@ -299,6 +273,7 @@ def run_program(code, constants, n_registers, inputs, outputs):
     for i in range(reads.columns.size()):
         for k in range(4 if reads.columns[i].kind == kFourFloat64 else 1):
             program.written[reads.columns[i].reg[k]] = 1
+    pairs = add_draws(program, draws)
     program.read(code)
     writes.batch, writes.one = reads.batch, reads.one
     for index, (array, registers) in enumerate(outputs):
@@ -313,6 +288,7 @@ def run_program(code, constants, n_registers, inputs, outputs):
     args.registers, args.steps, args.constants = program.words.data(), program.steps.data(), program.constants.data()
     args.inputs, args.outputs = reads.columns.data(), writes.columns.data()
     args.n_steps, args.n_inputs, args.n_outputs = program.steps.size(), reads.columns.size(), writes.columns.size()
+    args.draws, args.n_draws, args.seed, args.offset = pairs.data(), pairs.size(), seed, offset
     args.n_constants, args.n_registers = lowest, program.n_registers
     args.n_scratch, args.n_pointers = program.n_scratch, program.n_pointers
     args.out_of_memory = &out_of_memory

@@ -57,6 +57,7 @@ cdef extern from "kda/plan.h" namespace "madspace::kda" nogil:
     cdef struct Launch:
         KernelId kernel
         unsigned int grid, block, shared
+        bint early
 
     cdef struct Plan:
         int n_launches
@@ -64,7 +65,7 @@ cdef extern from "kda/plan.h" namespace "madspace::kda" nogil:
         unsigned long long workspace_bytes
         const char* problem
 
-    const char* kKernelStems[4]
+    const char* kKernelStems[5]
     unsigned long long workspace_size(long long total_tokens, long long value_heads, long long n_sequences,
                                       int channels)
-    Plan make_plan(Args& args, int channels, int n_processors, int shared_limit)
+    Plan make_plan(Args& args, int channels, int n_processors, int shared_limit, int capability)

@@ -168,7 +168,8 @@ def fwd(q, k, v, g, beta, scale, out=None, A_log=None, dt_bias=None, lower_bound
     if out is None:
         made = make_out(&call, intake)
     if intake.device is None:
-        run_on_host(&call.host)
+        with nogil:
+            run_on_host(&call.host)
     else:
         launch(kernels, &plan, &call.host, intake, lent)
     # After the launch: a framework that takes the result over orders itself behind what is queued by then.

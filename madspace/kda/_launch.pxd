@@ -11,8 +11,9 @@ cdef class KernelSet:
     cdef Device device
     cdef int n_processors
     cdef int shared_limit
+    cdef int capability
     cdef list kernels            # Kernel or None: for 64 channels by KernelId, then for 128
-    cdef unsigned int shared[8]  # dynamic shared memory that each may ask for
+    cdef unsigned int shared[10]  # dynamic shared memory that each may ask for
     cdef Kernel get(self, int channels, const Launch* launch, Stream stream)
 
 
@@ -25,4 +26,4 @@ cdef Plan prepare(KernelSet kernels, HostCall* host, Stream stream) except *
 cdef int launch(KernelSet kernels, const Plan* plan, HostCall* host, Intake intake, Workspace workspace) except -1
 
 # Runs the call on the host, on as many threads as are worth it.
-cdef int run_on_host(HostCall* host) except -1
+cdef int run_on_host(HostCall* host) noexcept nogil

@@ -16,6 +16,7 @@ from madspace.errors import ShapeError
 
 
 cdef enum:
+    N_KERNELS = 10               # for both D
     FREE_SHARED = 49152          # bytes of dynamic shared memory that every launch may ask for
     MIN_ROWS = 16                # of a piece of work on the host: the vectors of a token are made anew in each
     PIECES_PER_THREAD = 4        # for an even end, where there are few states
@@ -31,12 +32,12 @@ cdef dict by_device = {}         # device id: KernelSet
 cdef class KernelSet:
     def __cinit__(self):
         cdef int i
-        self.kernels = [None] * 8
-        for i in range(8):
+        self.kernels = [None] * N_KERNELS
+        for i in range(N_KERNELS):
             self.shared[i] = FREE_SHARED
 
     cdef Kernel get(self, int channels, const Launch* launch, Stream stream):
-        cdef int which = <int>launch.kernel + (0 if channels == 64 else 4)
+        cdef int which = <int>launch.kernel + (0 if channels == 64 else N_KERNELS // 2)
         cdef Kernel kernel = <Kernel>self.kernels[which]
         if kernel is None:
             name = f"{kKernelStems[<int>launch.kernel].decode()}{channels}"
@@ -56,12 +57,15 @@ cdef KernelSet kernels_on(Device device):
         kernels.device = device
         kernels.n_processors = device.multiprocessor_count
         kernels.shared_limit = device.max_shared_per_block
+        major, minor = device.compute_capability
+        kernels.capability = 10 * major + minor
         by_device[device.id] = kernels
     return kernels
 
 
 cdef Plan prepare(KernelSet kernels, HostCall* host, Stream stream) except *:
-    cdef Plan plan = make_plan(host.args, host.channels, kernels.n_processors, kernels.shared_limit)
+    cdef Plan plan = make_plan(host.args, host.channels, kernels.n_processors, kernels.shared_limit,
+                               kernels.capability)
     cdef int i
     if plan.problem != NULL:
         raise ShapeError(f"q: expected sizes that fit one launch, got too large a {plan.problem.decode()}")
@@ -96,7 +100,7 @@ cdef int launch(KernelSet kernels, const Plan* plan, HostCall* host, Intake inta
             for i in range(plan.n_launches):
                 kernel = kernels.get(host.channels, &plan.launch[i], stream)
                 kernel.launch_raw(plan.launch[i].grid, 1, 1, plan.launch[i].block, 1, 1, plan.launch[i].shared, stream,
-                                  params)
+                                  params, plan.launch[i].early)
                 n_queued += 1
         finally:
             try:
@@ -112,7 +116,7 @@ cdef int launch(KernelSet kernels, const Plan* plan, HostCall* host, Intake inta
     return 0
 
 
-cdef int run_on_host(HostCall* host) except -1:
+cdef int run_on_host(HostCall* host) noexcept nogil:
     cdef Args* args = &host.args
     cdef int64_t chains = args.n_sequences * args.value_heads
     cdef int64_t wanted
@@ -125,8 +129,7 @@ cdef int run_on_host(HostCall* host) except -1:
     host.row_blocks = <int>min(wanted, most)
     # Of one piece, where the tokens are spread evenly.
     cost = (args.batches * args.tokens / <double>args.n_sequences + 1) * host.channels * host.channels / host.row_blocks
-    with nogil:
-        run_pieces(on_host.run_, host, n_pieces(host[0]), <int64_t>(WORTHWHILE / cost) + 1)
+    run_pieces(on_host.run_, host, n_pieces(host[0]), <int64_t>(WORTHWHILE / cost) + 1)
     return 0
 
 
@@ -138,4 +141,5 @@ def run_host_kernel(size_t args, int channels):
     cdef HostCall host
     host.args = (<Args*>args)[0]
     host.channels = channels
-    run_on_host(&host)
+    with nogil:
+        run_on_host(&host)

@@ -21,15 +21,24 @@ cdef enum:
     BYTES_OF_STATE = 262144
 
 cdef int64_t LARGEST = 1LL << 62
+cdef int64_t MOST_TOKENS = LARGEST // BYTES_OF_TOKEN
+cdef int64_t MOST_STATES = LARGEST // BYTES_OF_STATE
+
+
+cdef uint64_t workspace_bytes(int64_t total, int64_t heads, int64_t n_sequences) noexcept nogil:
+    cdef int64_t elements = 0
+    if (product_overflows(total, heads, &elements) or elements > MOST_TOKENS
+            or product_overflows(n_sequences, heads, &elements) or elements > MOST_STATES):
+        return 0
+    return workspace_size(total, heads, n_sequences, MAX_CHANNELS)
 
 
 cdef uint64_t required_workspace(int64_t total, int64_t heads, int64_t n_sequences) except 0:
-    cdef int64_t elements = 0
-    if (product_overflows(total, heads, &elements) or elements > LARGEST // BYTES_OF_TOKEN
-            or product_overflows(n_sequences, heads, &elements) or elements > LARGEST // BYTES_OF_STATE):
+    cdef uint64_t nbytes = workspace_bytes(total, heads, n_sequences)
+    if nbytes == 0:
         raise ShapeError(f"q: expected sizes whose bytes 64 bits can count, got {total} tokens, {heads} value heads "
                          f"and {n_sequences} sequences")
-    return workspace_size(total, heads, n_sequences, MAX_CHANNELS)
+    return nbytes
 
 
 def get_workspace_size(T_total, H, N=1):

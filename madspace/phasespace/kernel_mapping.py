@@ -1,9 +1,8 @@
 """Mappings from numbers to momenta whose forward direction can be one compiled kernel, on the CPU or on a GPU."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
-from madspace.errors import UnsupportedOpError
 from madspace.phasespace._event_op import EventOp
 from madspace.phasespace.mapping import Mapping
 from madspace.phasespace.results import arguments_by_name, result_type
@@ -64,6 +63,9 @@ class KernelMapping(Mapping):
         *,
         out: Sequence[Any] | None = None,
         stream: Any = None,
+        seed: SupportsIndex | None = None,
+        offset: SupportsIndex = 0,
+        n_events: SupportsIndex | None = None,
         **named: Any,
     ) -> Any:
         """Map random numbers to phase-space points.
@@ -82,6 +84,8 @@ class KernelMapping(Mapping):
             Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
             By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
             first input, else the device's own stream.
+        seed, offset, n_events : int, optional
+            As of `Mapping.map_forward`: random numbers for the inputs that are None, or for all.
         **named : array
             The arguments by name, if both lists are left out.
 
@@ -103,8 +107,6 @@ class KernelMapping(Mapping):
             An output is read-only or shares memory with another array, or `stream` is given for arrays on the CPU.
         TypeError
             An argument is no array, or names do not fit.
-        UnsupportedOpError
-            The mapping has no kernel of its own (`kernel` is None), and `out` or `stream` is given.
         OutOfMemoryError
             The outputs do not fit into the device's memory.
         DriverError
@@ -120,10 +122,10 @@ class KernelMapping(Mapping):
         A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it
         gets ``det`` 0 and finite values elsewhere.
         """
-        if self._forward is None:
-            if out is not None or stream is not None:
-                raise UnsupportedOpError(f"{self!r}: out and stream need a mapping with a kernel of its own")
-            return super().map_forward(inputs, conditions, **named)
+        if self._forward is None or seed is not None or n_events is not None or offset != 0:
+            return super().map_forward(
+                inputs, conditions, out=out, stream=stream, seed=seed, offset=offset, n_events=n_events, **named
+            )
         if named:
             inputs = arguments_by_name(self._argument_names, [*inputs, *conditions], named)
         return self._make_result(self._forward(inputs, conditions, out, stream))

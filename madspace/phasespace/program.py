@@ -98,6 +98,40 @@ class Program:
             words += [number, *counts, *step.inputs, *step.outputs]
         return np.array(words, dtype=np.int32)
 
+    def to_bytes(self) -> bytes:
+        """Return the program as bytes, for files and for ``ms_program_from_bytes`` of the C API.
+
+        Returns
+        -------
+        bytes
+            UTF-8 text that this and later versions read; the same for the same program.
+        """
+        from madspace.phasespace.program_bytes import dumps
+
+        return dumps(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Program":
+        """Return the program that `to_bytes` was called of.
+
+        Parameters
+        ----------
+        data : bytes
+            From `to_bytes`, of this version or an earlier one.
+
+        Returns
+        -------
+        Program
+
+        Raises
+        ------
+        ValueError
+            When `data` is something else, or damaged.
+        """
+        from madspace.phasespace.program_bytes import loads
+
+        return loads(data)
+
     def describe(self) -> str:
         """Return a listing for people: sizes, constants, inputs, steps and outputs with their registers."""
         lines = [

@@ -1,28 +1,38 @@
-"""FunctionRuntime: runs a compiled function on arrays on the CPU."""
+"""FunctionRuntime: runs a compiled function on arrays, on the CPU or on a GPU."""
 
+import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from madspace.core.creation import asarray
 from madspace.core.tensor import Tensor
-from madspace.errors import DeviceMismatchError, DTypeError, ShapeError
+from madspace.errors import ShapeError, UnsupportedOpError
 from madspace.phasespace import executor
+from madspace.phasespace._program_op import ProgramOp
+from madspace.phasespace.columns import draws
 from madspace.phasespace.compile import compile_graph
 from madspace.phasespace.context import Context, default_context
-from madspace.phasespace.gradients import compile_vjp
+from madspace.phasespace.draws import check_draw
+from madspace.phasespace.gradients import Gradients
 from madspace.phasespace.graph import Graph
+from madspace.phasespace.host_arrays import as_kind_of, checked, checked_result, common_batch
+from madspace.phasespace.jit import is_wanted
 from madspace.phasespace.program import Program, ProgramArgument
-from madspace.phasespace.types import BatchSize, DataType
+from madspace.phasespace.types import BatchSize
 from madspace.phasespace.values import NamedValues
 
 __all__ = ["FunctionRuntime"]
 
+Draw: TypeAlias = tuple[int, int, int]
+# What is on the CPU for sure.
+_HOST_KINDS = (np.ndarray, np.generic, float, int)
+
 
 class FunctionRuntime:
-    """A function, compiled for the CPU.
+    """A function, compiled; it runs where its arguments are.
 
     Parameters
     ----------
@@ -30,6 +40,11 @@ class FunctionRuntime:
         What to run.
     context : Context, optional
         Where its globals are; the default context if left out.
+    jit : bool, optional
+        Whether to compile a kernel of its own for a GPU where none comes with the package, which takes a second or so
+        at the first call (CompileError where NVRTC is not installed); ``MADSPACE_JIT`` if left out. Compiled kernels
+        are kept in ``MADSPACE_CACHE_DIR`` (``~/.cache/madspace/kernels``). Without it such a function is interpreted,
+        which gives the same results at some half of the speed.
 
     Raises
     ------
@@ -40,28 +55,35 @@ class FunctionRuntime:
 
     Notes
     -----
-    Arguments are float64 or int32 arrays of shape ``(batch, *shape)`` on the CPU, of any strides and from any library;
-    nothing is cast. Length 1 stands for every event, other lengths must agree. Arguments of a type without batch axis
-    are numbers, or arrays of shape ``shape`` or ``(1, *shape)``. Results are C-contiguous and new. A result that all
-    events share has length 1. Large batches are split over threads (``MADSPACE_NUM_THREADS``).
+    Arguments are float64 or int32 arrays of shape ``(batch, *shape)``, all on one device, of any strides and from any
+    library; nothing is cast. Length 1 stands for every event, other lengths must agree. Arguments of a type without
+    batch axis are numbers, or arrays of shape ``shape`` or ``(1, *shape)``. Results are C-contiguous and new, unless
+    `out` has arrays for them. A result that all events share has length 1.
+
+    On the CPU large batches are split over threads (``MADSPACE_NUM_THREADS``). On a GPU a call is one kernel launch on
+    its stream: nothing is waited for or copied, and nothing is allocated if all of `out` is given; new results share
+    one allocation. A function too large for a GPU raises UnsupportedOpError at its first call there, as does one with
+    globals.
     """
 
-    def __init__(self, function: Graph, context: Context | None = None) -> None:
+    def __init__(self, function: Graph, context: Context | None = None, *, jit: bool | None = None) -> None:
         self._function = function
+        self._kernels = "any" if is_wanted(jit) else "shipped"
         self._context = default_context() if context is None else context
         self._is_shared = [value.type.batch_size == BatchSize.one for value in function.inputs]
         self._argument_names = function.inputs.keys()
         self._global_names = [name for name, _ in function.globals]
-        self._differentiable = [*function.inputs, *(value for _, value in function.globals)]
-        self._vjps: dict[tuple[tuple[int, ...], tuple[bool, ...]], tuple[Program, NDArray[np.int32]]] = {}
+        self._result_names = function.outputs.keys()
         self._executor = executor.cpu_executor()
-        table = self._executor.op_table()
+        self._table = self._executor.op_table()
+        self._gpu: ProgramOp | None = None
+        self._gradients = Gradients(function, self._context, self._executor)
         # What all events share is computed once, by a program of its own.
-        shared = [value.type.batch_size == BatchSize.one for value in function.outputs]
+        self._is_shared_result = [value.type.batch_size == BatchSize.one for value in function.outputs]
         self._parts = [
-            _Part(function, [i for i, flag in enumerate(shared) if flag is wanted], wanted, table)
+            _Part(function, [i for i, flag in enumerate(self._is_shared_result) if flag is wanted], wanted, self._table)
             for wanted in (True, False)
-            if wanted in shared or not (wanted or shared)
+            if wanted in self._is_shared_result or not (wanted or self._is_shared_result)
         ]
 
     @property
@@ -69,18 +91,79 @@ class FunctionRuntime:
         """The compiled code: for what all events share, if there is such a result, and for each event."""
         return [part.program for part in self._parts]
 
-    def __call__(self, *args: Any) -> Any:
-        """Run the function; return its only result, or a tuple of all, as arrays of the first argument's library."""
-        results = self.arrays(args)
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Run the function; return its only result, or a tuple of all, as arrays of the first argument's library.
+
+        See `call` for the options.
+        """
+        results = self.arrays(args, **options)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def call(self, args: Sequence[Any]) -> list[Tensor]:
-        """Run the function and return its results as tensors."""
-        return [asarray(result) for result in self._run(args)]
+    def call(
+        self,
+        args: Sequence[Any],
+        *,
+        out: Sequence[Any] | None = None,
+        stream: Any = None,
+        seed: SupportsIndex | None = None,
+        offset: SupportsIndex = 0,
+        n_events: SupportsIndex | None = None,
+    ) -> list[Any]:
+        """Run the function and return its results as tensors.
 
-    def arrays(self, args: Sequence[Any]) -> list[Any]:
-        """Run the function and return its results as arrays of the first argument's library."""
-        return [_as_kind_of(result, args[0] if args else None) for result in self._run(args)]
+        Parameters
+        ----------
+        args : sequence of arrays
+            The arguments in order.
+        out : sequence of arrays, optional
+            Arrays for the results, in their order; ``None`` entries are made. Of the results' shapes and types,
+            writable, on the device of the arguments, without memory in common with them or each other; what belongs to
+            one event is contiguous. They are returned as they are.
+        stream : optional
+            Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
+            By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
+            first array, else the device's own stream.
+        seed : int, optional
+            Arguments that are None are random numbers: column by column those of
+            ``madspace.random.uniform((batch, count), seed=seed, offset=offset)``, where `count` is how many one event
+            needs. They are made where they are used and never stored.
+        offset : int, optional
+            The number of the first event.
+        n_events : int, optional
+            The number of events, where no array tells.
+
+        Raises
+        ------
+        ShapeError
+            Wrong number of arrays, shape, length or alignment.
+        DTypeError
+            An array is of another type.
+        DeviceMismatchError
+            Not all arrays are on one device.
+        ValueError
+            A result is read-only or shares memory with another array, or `stream` is given on the CPU.
+        TypeError
+            An argument is no array.
+        UnsupportedOpError
+            The arguments are on a GPU, and the function does not fit it.
+        OutOfMemoryError, DriverError
+            The results do not fit into the device's memory, or the driver refused the launch.
+        """
+        results = self._run(args, out, stream, _draw(seed, offset, n_events), as_tensors=True)
+        return [x if isinstance(x, Tensor) or out is not None else asarray(x) for x in results]
+
+    def arrays(
+        self,
+        args: Sequence[Any],
+        *,
+        out: Sequence[Any] | None = None,
+        stream: Any = None,
+        seed: SupportsIndex | None = None,
+        offset: SupportsIndex = 0,
+        n_events: SupportsIndex | None = None,
+    ) -> list[Any]:
+        """Run the function and return its results as arrays of the first argument's library; see `call`."""
+        return self._run(args, out, stream, _draw(seed, offset, n_events), as_tensors=False)
 
     def call_with_grad(
         self, args: Sequence[Any], input_requires_grad: Sequence[bool]
@@ -109,16 +192,9 @@ class FunctionRuntime:
         DTypeError
             The gradient of an int32 argument is asked for.
         """
-        wanted = self._wanted(input_requires_grad)
+        wanted = self._gradients.wanted(input_requires_grad)
         outputs = self.call(args)
-        n_locals = len(self._function.locals)
-        stored: list[Tensor | None] = [None] * n_locals
-        eval_grad = [False] * n_locals
-        if any(wanted):
-            arrays = [*args, *(self._context.get_global(name) for name in self._global_names)]
-            for value, array, flag in zip(self._differentiable, arrays, wanted, strict=True):
-                stored[value.local_index] = asarray(array)
-                eval_grad[value.local_index] = flag
+        stored, eval_grad = self._gradients.stored(args, wanted)
         return outputs, stored, eval_grad
 
     def call_backward(
@@ -145,11 +221,7 @@ class FunctionRuntime:
         UnsupportedOpError
             A step between a result and what its gradient is asked for has no derivative.
         """
-        numbers = [value.local_index for value in self._differentiable]
-        wanted = [eval_grad[i] for i in numbers]
-        gradients: list[NDArray[Any] | None] = [None] * len(numbers)
-        if any(wanted):
-            gradients = self._vjp([stored_locals[i] for i in numbers], output_grads, wanted)
+        gradients = self._gradients.from_stored(output_grads, stored_locals, eval_grad)
         tensors = [None if x is None else asarray(x) for x in gradients]
         n = len(self._argument_names)
         return tensors[:n], list(zip(self._global_names, tensors[n:], strict=True))
@@ -162,7 +234,7 @@ class FunctionRuntime:
         Parameters
         ----------
         args : sequence of arrays
-            The arguments in order.
+            The arguments in order, on the CPU.
         output_grads : sequence of (array or None)
             Gradients of the results, of their shapes or of length 1; None counts as zeros, as it must be for int32.
         input_requires_grad : sequence of bool, optional
@@ -182,112 +254,83 @@ class FunctionRuntime:
         Notes
         -----
         One program computes what it needs of the results and goes back from there: nothing has to be kept. At an edge
-        (a random number at 0 or 1, a threshold) gradients may be infinite or NaN, as derivatives are there.
+        (a random number at 0 or 1, a threshold) gradients may be infinite or NaN, as derivatives are there. Gradients
+        of momenta hold for changes that keep them on their mass shells.
         """
-        n = len(self._argument_names)
-        if input_requires_grad is None:
-            input_requires_grad = [x.type.dtype is DataType.float for x in self._differentiable[:n]]
-        wanted = [*self._wanted(input_requires_grad)[:n], *[False] * len(self._global_names)]
-        arrays = [*args, *(self._context.get_global(name) for name in self._global_names)]
-        gradients = self._vjp(arrays, output_grads, wanted)[:n]
-        return [None if x is None else _as_kind_of(x, args[0]) for x in gradients]
-
-    def _wanted(self, input_requires_grad: Sequence[bool]) -> list[bool]:
-        """Check for which arguments gradients are wanted; the globals' flags come behind."""
-        if len(input_requires_grad) != len(self._argument_names):
-            raise ShapeError(
-                f"input_requires_grad: expected {len(self._argument_names)} entries "
-                f"({', '.join(self._argument_names)}), got {len(input_requires_grad)}"
-            )
-        for name, value, flag in zip(self._argument_names, self._differentiable, input_requires_grad, strict=False):
-            if flag and value.type.dtype is not DataType.float:
-                raise DTypeError(f"{name}: expected float64 where a gradient is wanted, got {value.type.dtype.name}")
-        flags = [self._context.global_requires_grad(name) for name in self._global_names]
-        return [*map(bool, input_requires_grad), *flags]
-
-    def _vjp(
-        self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool]
-    ) -> list[NDArray[Any] | None]:
-        """Return the gradients of arguments and globals."""
-        n = len(self._argument_names)
-        n_args = len(args) - len(self._global_names)
-        if n_args != n:
-            raise ShapeError(f"arguments: expected {n} ({', '.join(self._argument_names)}), got {n_args}")
-        arguments = self._parts[0].program.inputs
-        is_shared = [*self._is_shared, *[True] * len(self._global_names)]
-        arrays = [_checked(*parts) for parts in zip(arguments, args, is_shared, strict=True)]
-        batch = _common_batch(self._argument_names, arrays[:n])
-        names = self._function.outputs.keys()
-        if len(output_grads) != len(names):
-            raise ShapeError(f"output_grads: expected {len(names)} ({', '.join(names)}), got {len(output_grads)}")
-        results = [np.zeros(x.shape, x.dtype) if flag else None for x, flag in zip(arrays, wanted, strict=True)]
-        for part in self._parts:
-            size = 1 if part.is_shared else batch
-            given = []
-            for i, argument in zip(part.positions, part.program.outputs, strict=True):
-                if output_grads[i] is None:
-                    continue
-                label = ProgramArgument(f"output_grads[{i}] ({names[i]})", argument.dtype, argument.shape, ())
-                if argument.dtype != np.float64:
-                    raise DTypeError(f"{label.name}: expected None for a result of {argument.dtype}, got an array")
-                array = _checked(label, output_grads[i], part.is_shared)
-                if array.shape[0] not in (1, size):
-                    raise ShapeError(f"{label.name}: expected {size} events, got {array.shape[0]}")
-                given.append((i, array))
-            if given and size:
-                self._add_gradients(part, arrays, given, wanted, size, results)
-        return results
-
-    def _add_gradients(
-        self,
-        part: "_Part",
-        arrays: list[NDArray[Any]],
-        given: list[tuple[int, NDArray[Any]]],
-        wanted: Sequence[bool],
-        size: int,
-        results: list[NDArray[Any] | None],
-    ) -> None:
-        """Run the program of some results' gradients and add what it finds to the results."""
-        key = tuple(i for i, _ in given), tuple(wanted)
-        if key not in self._vjps:
-            program = compile_vjp(self._function, *key, self._executor.op_table())
-            self._vjps[key] = program, program.encode(self._executor.op_table())
-        program, code = self._vjps[key]
-        sources = [*arrays, *(array for _, array in given)]
-        inputs = [
-            (array, x.registers)
-            for array, x in zip(sources, program.inputs, strict=True)
-            if any(register >= 0 for register in x.registers)
-        ]
-        found = [np.empty((size, *x.shape)) for x in program.outputs]
-        outputs = [(array, x.registers) for array, x in zip(found, program.outputs, strict=True) if x.registers]
-        if outputs:
-            self._executor.run_program(code, program.constants, program.n_registers, inputs, outputs)
-        targets = [x for x in results if x is not None]
-        for target, array in zip(targets, found, strict=True):
-            target += array if target.shape[0] == size else array.sum(axis=0, keepdims=True)
+        gradients = self._gradients.of_arguments(args, output_grads, input_requires_grad)
+        return [None if x is None else as_kind_of(x, args[0]) for x in gradients]
 
     def release_inputs(self, *, wait: bool = False) -> int:
         """Return 0, the number of inputs still held: a call on the CPU is over when it returns."""
         return 0
 
-    def _run(self, args: Sequence[Any]) -> list[NDArray[Any]]:
-        """Check the arguments, run the programs and return the results in order."""
+    def _run(
+        self, args: Sequence[Any], out: Sequence[Any] | None, stream: Any, draw: Draw | None, *, as_tensors: bool
+    ) -> list[Any]:
+        """Run the function where the arguments are."""
         if len(args) != len(self._argument_names):
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
             )
+        if not all(isinstance(x, _HOST_KINDS) or (x is None and draw) for x in args):
+            results = self._gpu_op()(list(args), out, stream, as_tensors, draw)
+            if results is not None:
+                return results
+        if stream is not None:
+            raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
+        return self._run_on_cpu(args, out, draw, as_tensors)
+
+    def _gpu_op(self) -> ProgramOp:
+        """Return what runs the function on GPUs."""
+        if self._gpu is None:
+            if self._global_names:
+                raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
+            program = compile_graph(self._function, self._table)
+            shared = self._parts[0].program if self._parts[0].is_shared else None
+            self._gpu = ProgramOp(program, shared, self._is_shared, self._is_shared_result, self._kernels)
+        return self._gpu
+
+    def _run_on_cpu(
+        self, args: Sequence[Any], out: Sequence[Any] | None, draw: Draw | None, as_tensors: bool
+    ) -> list[Any]:
         arguments = self._parts[0].program.inputs
         arrays = [
-            _checked(argument, array, is_shared)
+            None
+            if array is None and draw and _can_be_drawn(argument, is_shared)
+            else checked(argument, array, is_shared)
             for argument, array, is_shared in zip(arguments, args, self._is_shared, strict=False)
         ]
-        batch = _common_batch(self._argument_names, arrays)
+        batch = common_batch(self._argument_names, arrays, -1 if draw is None else draw[2])
         arrays += [self._context.array(x.name, x.dtype, x.shape) for x in arguments[len(arrays) :]]
+        given = self._given(out, arrays, batch)
         results: dict[int, NDArray[Any]] = {}
         for part in self._parts:
-            results.update(part.run(self._executor, arrays, batch))
-        return [results[i] for i in range(len(results))]
+            results.update(part.run(self._executor, arrays, batch, given, draw))
+        first = next((x for x in args if x is not None and not as_tensors), None)
+        made = [as_kind_of(results[i], first) for i in range(len(results))]
+        return made if out is None else [new if x is None else x for new, x in zip(made, out, strict=True)]
+
+    def _given(
+        self, out: Sequence[Any] | None, arrays: list[NDArray[Any] | None], batch: int
+    ) -> list[NDArray[Any] | None]:
+        """Check the arrays for results."""
+        if out is None:
+            return [None] * len(self._result_names)
+        if len(out) != len(self._result_names):
+            raise ShapeError(
+                f"out: expected {len(self._result_names)} entries ({', '.join(self._result_names)}), got {len(out)}"
+            )
+        places = {i: x for part in self._parts for i, x in zip(part.positions, part.program.outputs, strict=True)}
+        given: list[NDArray[Any] | None] = []
+        for i, (name, result) in enumerate(zip(self._result_names, out, strict=True)):
+            label = f"out[{i}] ({name})"
+            length = 1 if self._is_shared_result[i] else batch
+            array = None if result is None else checked_result(label, places[i], result, length)
+            for other, known in [*zip(self._argument_names, arrays, strict=False), *enumerate(given)]:
+                if array is not None and known is not None and np.may_share_memory(array, known):
+                    raise ValueError(f"{label}: expected memory of its own, got memory shared with {other}")
+            given.append(array)
+        return given
 
 
 class _Part:
@@ -310,54 +353,47 @@ class _Part:
             if any(register >= 0 for register in argument.registers)
         ]
 
-    def run(self, executor: executor.Executor, arrays: list[NDArray[Any]], batch: int) -> dict[int, NDArray[Any]]:
+    def run(
+        self,
+        executor: executor.Executor,
+        arrays: list[NDArray[Any] | None],
+        batch: int,
+        given: list[NDArray[Any] | None],
+        draw: Draw | None,
+    ) -> dict[int, NDArray[Any]]:
         """Return the results by position."""
         size = 1 if self.is_shared else batch
-        results = [np.empty((size, *x.shape), x.dtype) for x in self.program.outputs]
+        results = []
+        for i, x in zip(self.positions, self.program.outputs, strict=True):
+            array = given[i]
+            results.append(np.empty((size, *x.shape), x.dtype) if array is None else array)
         pairs = zip(results, self.program.outputs, strict=True)
         outputs = [(result, argument.registers) for result, argument in pairs if argument.registers]
         if size and outputs:
-            inputs = [(arrays[i], registers) for i, registers in self.used]
-            executor.run_program(self.code, self.program.constants, self.program.n_registers, inputs, outputs)
+            inputs = [(array, registers) for i, registers in self.used if (array := arrays[i]) is not None]
+            code = self.code, self.program.constants, self.program.n_registers
+            registers = draws(self.program, [i for i, array in enumerate(arrays) if array is None])
+            if draw is None or max(registers, default=-1) < 0:
+                executor.run_program(*code, inputs, outputs)
+            else:
+                executor.run_program(*code, inputs, outputs, registers, *draw[:2])
         return dict(zip(self.positions, results, strict=True))
 
 
-def _checked(argument: ProgramArgument, array: Any, is_shared: bool) -> NDArray[Any]:
-    """Return an argument as a NumPy array with a batch axis."""
-    if not isinstance(array, np.ndarray):
-        tensor = asarray(array)
-        if tensor.device != "cpu":
-            raise DeviceMismatchError(f"{argument.name}: expected an array on the CPU, got one on {tensor.device}")
-        array = tensor.numpy()
-    if array.dtype != argument.dtype or not array.dtype.isnative:
-        raise DTypeError(f"{argument.name}: expected dtype {argument.dtype}, got {array.dtype}")
-    if is_shared and array.shape == argument.shape:
-        array = array[np.newaxis]
-    if array.shape[1:] != argument.shape or array.ndim == 0 or (is_shared and array.shape[0] != 1):
-        wanted = ", ".join(map(str, (1 if is_shared else "batch", *argument.shape)))
-        raise ShapeError(
-            f"{argument.name}: expected shape ({wanted}{'' if argument.shape else ','}), got {array.shape}"
-        )
-    return np.require(array, requirements="A")
+def _draw(seed: SupportsIndex | None, offset: SupportsIndex, n_events: SupportsIndex | None) -> Draw | None:
+    """Return what random numbers a call draws: seed, number of the first event, number of events (-1: see arrays)."""
+    count = -1 if n_events is None else operator.index(n_events)
+    if n_events is not None and count < 0:
+        raise ValueError(f"n_events: expected 0 or more, got {count}")
+    if seed is None:
+        if n_events is not None or operator.index(offset) != 0:
+            raise TypeError("seed: expected an int with offset or n_events, got None")
+        return None
+    return *check_draw(seed, offset), count
 
 
-def _common_batch(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> int:
-    """Return the number of events; arrays of length 1 fit any."""
-    batch, source = 1, ""
-    for name, array in zip(names, arrays, strict=True):
-        length = array.shape[0]
-        if length == 1:
-            continue
-        if source and length != batch:
-            raise ShapeError(f"{name}: expected {batch} events, as {source} has, got {length}")
-        batch, source = length, name
-    return batch
-
-
-def _as_kind_of(result: NDArray[Any], first: Any) -> Any:
-    """Return a result as an array of the library of the first argument: Tensor, torch, else NumPy."""
-    if isinstance(first, Tensor):
-        return asarray(result)
-    if type(first).__module__.partition(".")[0] == "torch":
-        return asarray(result).torch()
-    return result
+def _can_be_drawn(argument: ProgramArgument, is_shared: bool) -> bool:
+    """Return True for an argument that random numbers can stand for; TypeError for another one."""
+    if is_shared or argument.dtype != np.float64:
+        raise TypeError(f"{argument.name}: expected an array, got None: only float64 of each event is drawn")
+    return True

@@ -56,7 +56,7 @@ class TPropagatorMapping(KernelMapping):
     conditions and the rest from the outgoing momenta.
 
     `map_forward` of one and two propagators without `pt_min` has a kernel of its own (`kernel`); everything else runs
-    as a program on the CPU.
+    as a program.
 
     Source: T. Heimel, O. Mattelaer, R. Winterhalder, MadSpace, arXiv:2602.06895, section 2.2.8, after O. Mattelaer and
     K. Ostrolenk, arXiv:2102.00773. Every invariant is evaluated as a sum of non-negative terms (see

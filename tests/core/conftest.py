@@ -1,9 +1,12 @@
-"""What tests of kernels and graphs start from."""
+"""What tests of the runtime start from."""
 
 import pytest
+import scratch_op
 
 from madspace.core.graph import Graph
 from madspace.core.module import Module
+from madspace.core.stream import Stream
+from madspace.core.workspace import Workspace
 
 N = 1024  # words, in these tests as well
 
@@ -26,3 +29,17 @@ def words(device, stream):
 def graph(device):
     """Return a graph without nodes."""
     return Graph(device)
+
+
+@pytest.fixture
+def late(device, delay):
+    """Return a stream on which everything happens late."""
+    stream = Stream(device)
+    delay(stream)
+    return stream
+
+
+@pytest.fixture
+def workspace(device):
+    """Return a workspace for `scratch_op` that the device's own stream has allocated."""
+    return Workspace(scratch_op.N, device)

@@ -23,14 +23,6 @@ def out(device, stream):
     return buffer
 
 
-@pytest.fixture
-def late(device, delay):
-    """Return a stream on which everything happens late."""
-    stream = Stream(device)
-    delay(stream)
-    return stream
-
-
 def filling(kernels, buffer, value):
     """Return a graph of one kernel that fills the buffer."""
     graph = Graph(buffer.device)

@@ -65,18 +65,13 @@ UNTOLD = ("cuCtxPopCurrent", "cuThreadExchangeStreamCaptureMode")
 ACTIONS = (capture_two, capture_with_memory, build, copy, allocate, choose, run)
 
 
-def handles(fake):
-    """Count what lives, but for idle events."""
-    return {kind: n for kind, n in fake.counts().items() if kind != "event"}
-
-
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
 def test_each_failure_leaves_nothing(fake, device, kernels_ptx, action):
     stream, kernel = Stream(device), Module(kernels_ptx)["ms_test_fill"]
     kernel.load()
     buffer = device.pool.allocate(4 * N, stream=stream)
     action(device, stream, buffer, kernel)
-    before, failed = handles(fake), set()
+    before, failed = fake.handles(), set()
     failures = fake.each_failure(lambda: action(device, stream, buffer, kernel))
     while True:
         with warnings.catch_warnings(record=True) as told:
@@ -93,7 +88,7 @@ def test_each_failure_leaves_nothing(fake, device, kernels_ptx, action):
         del error
         assert not stream.is_capturing, name
         device.pool.allocate(4, stream=stream).close()  # frees what was put off
-        left = handles(fake)
+        left = fake.handles()
         if stays:
             before = left
         assert left == before, name

@@ -199,7 +199,7 @@ def test_the_number_of_arguments_is_checked(stream, kernels, n, given):
         (np.datetime64(1, "s"), 8, TypeError),
         (object(), 8, TypeError),
     ],
-    ids=lambda value: getattr(value, "__name__", repr(value)[:24]),
+    ids=lambda value: getattr(value, "__name__", repr(value).partition(" at ")[0][:24]),
 )
 def test_what_does_not_fit_is_named(fake, stream, words, kernels, value, size, error):
     fake.clear_log()

@@ -9,9 +9,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "madspace"
 FAMILIES = {"phasespace", "kda"}
-# The package itself is between the families and the benchmarks, which only the command line may import.
-RANKS = {"errors": 0, "include": 0, "core": 1, "cpu": 2, "bench": 5, "__main__": 6} | dict.fromkeys(FAMILIES, 3)
-TOP = 4
+# The C API is above the families; the package itself is between it and the benchmarks, which only the command line may
+# import.
+RANKS = {"errors": 0, "include": 0, "core": 1, "cpu": 2, "capi": 4, "bench": 6, "__main__": 7} | dict.fromkeys(FAMILIES, 3)
+TOP = 5
 FRAMEWORKS = {"torch", "cupy", "jax", "numba", "rmm", "tensorflow", "paddle"}
 CUDA_SOURCES = [path for path in sorted((ROOT / "cuda_src").rglob("*")) if path.suffix in (".h", ".cu", ".cpp", ".inl")]
 
@@ -76,6 +77,8 @@ def violations(module, text, cython=False):
                 found.append(f"{module}: imports {name} of another family")
             elif own != "core" and name.startswith("madspace.core._driver"):
                 found.append(f"{module}: imports {name}, which is for madspace.core")
+            elif own not in ("core", "capi") and name.startswith("madspace.core._plain"):
+                found.append(f"{module}: imports {name}, which is for madspace.core and madspace.capi")
     return found
 
 
@@ -117,6 +120,9 @@ def test_device_code_knows_no_framework_and_no_runtime(path):
         ("madspace.cpu._lanes", "from madspace.core cimport _driver as drv", True),
         ("madspace.cpu._lanes", "from madspace.core cimport (\n    device,\n    _driver,\n)", True),
         ("madspace.cpu._lanes", "cimport madspace.phasespace.x", True),
+        ("madspace.kda._launch", "from madspace.core cimport _plain as plain", True),
+        ("madspace.kda._launch", "from madspace.capi cimport ms_device", True),
+        ("madspace.capi._kda", "from madspace.core cimport _driver as drv", True),
     ],
 )
 def test_the_check_finds(module, text, cython):
@@ -130,6 +136,7 @@ def test_the_check_finds(module, text, cython):
         ("madspace.phasespace.mapping", "from madspace.core.device import Device\nimport numpy", False),
         ("madspace.phasespace.mapping", "from madspace.phasespace import program", False),
         ("madspace.__main__", "from madspace.bench import command", False),
+        ("madspace.capi._kda", "from madspace.core cimport _plain as plain\nfrom madspace.kda._args cimport Args", True),
         ("madspace.torch", "def f():\n    import torch", False),
         (
             "madspace.core.stream",

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from contents import byte
 from raw_driver import capturing, current, current_context
 
 from madspace.core.memory import Buffer
@@ -29,12 +30,6 @@ def buffer(device, stream):
     buffer = device.pool.allocate(N, stream=stream)
     buffer.fill(0)
     return buffer
-
-
-def content(buffer):
-    """Return the value of all bytes, which must be equal."""
-    (value,) = set(buffer.copy_to_host())
-    return value
 
 
 def test_a_new_buffer(device, stream):
@@ -121,14 +116,14 @@ def test_copies_check_the_host_side(buffer):
         buffer.copy_from_host(np.zeros(2 * N, np.uint8)[::2])
     with pytest.raises((BufferError, ValueError)):
         buffer.copy_to_host(bytes(N))
-    assert content(buffer) == 0
+    assert byte(buffer) == 0
 
 
 def test_copies_between_buffers(device, buffer):
     source = device.pool.allocate(N)
     source.fill(7)
     buffer.copy_from(source)
-    assert content(buffer) == 7
+    assert byte(buffer) == 7
     with pytest.raises(ShapeError, match=f"source: expected {N} bytes, got 1"):
         buffer.copy_from(device.pool.allocate(1))
 
@@ -152,7 +147,7 @@ def test_the_current_context_stays(device, other_device, buffer):
         other = device.pool.allocate(N)
         other.fill(1, stream=buffer.stream)
         buffer.copy_from(other)
-        assert content(buffer) == 1
+        assert byte(buffer) == 1
         other.close()
         assert current_context() == int(context)
 
@@ -217,18 +212,13 @@ def test_each_failure_leaves_nothing(fake, device, buffer, action):
     }
     actions[action]()
     kept.clear()
-    before = handles(fake)
+    before = fake.handles()
     for name, error in fake.each_failure(actions[action]):
         assert isinstance(error, DriverError), f"the failure of {name} was lost"
         del error
         kept.clear()
         if name != "cuCtxPopCurrent":  # the block was handed out by then
-            assert handles(fake) == before, name
-
-
-def handles(fake):
-    """Count what lives, but for idle events."""
-    return {kind: n for kind, n in fake.counts().items() if kind != "event"}
+            assert fake.handles() == before, name
 
 
 def test_a_destructor_that_fails_warns(fake, device, stream):

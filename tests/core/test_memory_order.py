@@ -6,6 +6,7 @@
 import threading
 
 import pytest
+from contents import byte
 from raw_driver import ForeignStream
 
 from madspace.core.stream import Stream
@@ -22,29 +23,15 @@ def buffer(device, stream):
     return buffer
 
 
-@pytest.fixture
-def late(device, delay):
-    """Return a stream on which everything happens late."""
-    stream = Stream(device)
-    delay(stream)
-    return stream
-
-
-def content(buffer, stream=None):
-    """Return the value of all bytes, which must be equal."""
-    (value,) = set(buffer.copy_to_host(stream=stream))
-    return value
-
-
 @pytest.mark.parametrize("reader", ["own", "third"])
 def test_a_read_comes_after_a_late_write(device, buffer, late, reader):
     buffer.fill(7, stream=late)
-    assert content(buffer, stream=buffer.stream if reader == "own" else Stream(device)) == 7
+    assert byte(buffer, stream=buffer.stream if reader == "own" else Stream(device)) == 7
 
 
 def test_a_late_read_sees_the_write_of_the_own_stream(device, buffer, late):
     buffer.fill(7)
-    assert content(buffer, stream=late) == 7
+    assert byte(buffer, stream=late) == 7
 
 
 @pytest.mark.parametrize("writer", ["own", "third"])
@@ -52,8 +39,8 @@ def test_a_write_comes_after_a_late_read(device, buffer, late, writer):
     target = device.pool.allocate(N, stream=late)
     target.copy_from(buffer, stream=late)
     buffer.fill(9, stream=buffer.stream if writer == "own" else Stream(device))
-    assert content(target) == 0
-    assert content(buffer) == 9
+    assert byte(target) == 0
+    assert byte(buffer) == 9
 
 
 @pytest.mark.parametrize("second", ["own", "third"])
@@ -61,7 +48,7 @@ def test_a_write_comes_after_a_late_write(device, buffer, late, second):
     buffer.fill(7, stream=late)
     buffer.fill(9, stream=buffer.stream if second == "own" else Stream(device))
     late.synchronize()
-    assert content(buffer) == 9
+    assert byte(buffer) == 9
 
 
 def test_two_late_readers_are_both_waited_for(device, buffer, late, delay):
@@ -71,7 +58,7 @@ def test_two_late_readers_are_both_waited_for(device, buffer, late, delay):
     for target in targets:
         target.copy_from(buffer, stream=target.stream)
     buffer.fill(9)
-    assert [content(target) for target in targets] == [0, 0]
+    assert [byte(target) for target in targets] == [0, 0]
 
 
 def test_the_own_stream_queues_no_events(fake, device, buffer):
@@ -89,7 +76,7 @@ def test_the_free_waits_for_a_late_reader_on_the_device(device, buffer, late):
     assert not late.query()  # the host has not waited
     again = device.pool.allocate(N, stream=buffer.stream)
     again.fill(6)  # may well be the same memory
-    assert content(target) == 5
+    assert byte(target) == 5
 
 
 def test_a_reader_that_is_gone_before_the_free(device, buffer, late):
@@ -97,7 +84,7 @@ def test_a_reader_that_is_gone_before_the_free(device, buffer, late):
     target.copy_from(buffer, stream=late)
     late.close()
     buffer.close()
-    assert content(target) == 0
+    assert byte(target) == 0
 
 
 def test_a_foreign_reader_that_is_destroyed_before_the_free(device, buffer):
@@ -113,7 +100,7 @@ def test_a_foreign_handle_that_is_destroyed_before_its_buffer(device):
     foreign = ForeignStream()
     buffer = device.pool.allocate(N, stream=foreign.handle)
     buffer.fill(3, stream=foreign.handle)
-    assert content(buffer) == 3
+    assert byte(buffer) == 3
     foreign.destroy()
     buffer.close()  # a use of the dead handle would be a fault
     device.synchronize()
@@ -141,7 +128,7 @@ def test_a_buffer_outlives_its_stream_and_its_thread(device):
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert content(made[0], stream=Stream(device)) == 4
+    assert byte(made[0], stream=Stream(device)) == 4
     made.clear()
     device.synchronize()
 
@@ -163,5 +150,5 @@ def test_a_copy_between_devices_is_in_the_order_of_both(device, other_device, bu
     source.fill(7)
     buffer.copy_from(source, stream=late)
     source.fill(8)
-    assert content(buffer) == 7
-    assert content(source) == 8
+    assert byte(buffer) == 7
+    assert byte(source) == 8

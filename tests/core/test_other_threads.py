@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from contents import byte
 from dlpack_structs import DLDevice, Producer
 
 from madspace.core.capture import capture
@@ -43,12 +44,6 @@ def late(device, fake):
     return stream
 
 
-def content(buffer, stream=None):
-    """Return the value of all bytes, which must be equal."""
-    (value,) = set(buffer.copy_to_host(stream=stream))
-    return value
-
-
 @pytest.mark.parametrize("same_stream", [True, False], ids=["same stream", "third stream"])
 def test_a_write_during_the_wait_of_a_read(device, fake, buffer, late, meanwhile, same_stream):
     another = late if same_stream else Stream(device)
@@ -57,16 +52,16 @@ def test_a_write_during_the_wait_of_a_read(device, fake, buffer, late, meanwhile
     target = device.pool.allocate(N, stream=buffer.stream)
     with meanwhile("cuStreamWaitEvent", lambda: buffer.fill(8, stream=another)):
         target.copy_from(buffer)
-    assert content(buffer) == 8
+    assert byte(buffer) == 8
     assert fake.pending(another) == 0
 
 
 def test_a_write_elsewhere_during_one_of_the_own_stream(fake, buffer, late, meanwhile):
     with meanwhile("cuMemsetD8Async", lambda: buffer.fill(8, stream=late)):
         buffer.fill(9)
-    first = content(buffer)
+    first = byte(buffer)
     late.synchronize()
-    assert content(buffer) == first
+    assert byte(buffer) == first
 
 
 def test_a_read_of_pinned_memory_during_a_write(device, buffer, late, meanwhile):

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from contents import byte
 from cuda.bindings import driver
 from raw_driver import capturing, checked, current, current_context
 
@@ -36,19 +37,6 @@ def buffer(device, stream):
     buffer = device.pool.allocate(N, stream=stream)
     buffer.fill(0)
     return buffer
-
-
-@pytest.fixture
-def late(device, delay):
-    """Return a stream on which everything happens late."""
-    stream = Stream(device)
-    delay(stream)
-    return stream
-
-
-def content(buffer):
-    (value,) = set(buffer.copy_to_host())
-    return value
 
 
 def test_a_new_one(device):
@@ -134,7 +122,7 @@ def test_a_write_of_the_device_comes_before_a_read_on_another_stream(device, pin
     source.fill(8, stream=late)
     pinned.copy_from(source, stream=late)
     pinned.copy_to(buffer)
-    assert content(buffer) == 8
+    assert byte(buffer) == 8
 
 
 def test_a_write_of_the_device_comes_behind_late_reads(device, pinned, buffer, late, delay):
@@ -144,7 +132,7 @@ def test_a_write_of_the_device_comes_behind_late_reads(device, pinned, buffer, l
     for target in targets:
         pinned.copy_to(target)
     pinned.copy_from(buffer)
-    assert [content(target) for target in targets] == [3, 3]
+    assert [byte(target) for target in targets] == [3, 3]
     pinned.synchronize()
     assert set(pinned.numpy()) == {0}
 
@@ -176,7 +164,7 @@ def test_it_is_reused_when_the_device_is_done_with_it(fake, device, buffer, end,
     assert other.ptr != ptr
     other.numpy()[:] = 9
     late.synchronize()
-    assert content(buffer) == 3
+    assert byte(buffer) == 3
     assert PinnedBuffer(N - 1000).ptr == ptr
 
 
@@ -187,7 +175,7 @@ def test_late_work_has_the_memory_of_a_closed_one(pinned, buffer, late):
     for other in others:
         other.numpy()[:] = 9
     late.synchronize()
-    assert content(buffer) == 3
+    assert byte(buffer) == 3
 
 
 def test_trim_gives_idle_memory_back_only(fake, buffer, late):
@@ -275,7 +263,7 @@ def test_every_device_may_copy(device, other_device, pinned):
     with current(1) as context:
         buffer = other_device.pool.allocate(N)
         pinned.copy_to(buffer)
-        assert content(buffer) == 3
+        assert byte(buffer) == 3
         buffer.fill(4)
         pinned.copy_from(buffer)
         pinned.synchronize()

@@ -239,7 +239,7 @@ def test_each_failure_leaves_nothing(fake, device, action):
     }
     actions[action]()
     kept.clear()
-    before = handles(fake)
+    before = fake.handles()
     for name, error in fake.each_failure(actions[action]):
         if error is None:  # a free does what destructors do, which cannot tell of this one
             assert name == "cuCtxPopCurrent"
@@ -250,11 +250,6 @@ def test_each_failure_leaves_nothing(fake, device, action):
         del error
         kept.clear()
         if name != "cuCtxPopCurrent" and not freeing:  # the memory was handed out, or is lost
-            assert handles(fake) == before, name
+            assert fake.handles() == before, name
         workspace.check(device, N)
         scratch_op.run(workspace, 1, streams[0])
-
-
-def handles(fake):
-    """Count what lives, but for idle events."""
-    return {kind: n for kind, n in fake.counts().items() if kind != "event"}

@@ -16,18 +16,9 @@ MODES = [mode for mode in driver.CUstreamCaptureMode if "INVALID" not in mode.na
 
 
 @pytest.fixture
-def workspace(device):
-    """Return a workspace that the device's own stream has allocated."""
-    return Workspace(N, device)
-
-
-@pytest.fixture
 def late(device, delay):
     """Return a stream on which everything happens late."""
-    stream, out = Stream(device), device.pool.allocate(N)
-    scratch_op.run(Workspace(N, device), 0, stream, out.ptr)  # what the driver does once is done before the delay
-    delay(stream)
-    return stream
+    return scratch_op.late_stream(device, delay)
 
 
 @pytest.mark.parametrize("kind", ["own", "bare"])

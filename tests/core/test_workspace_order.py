@@ -17,16 +17,7 @@ N = scratch_op.N
 @pytest.fixture
 def late(device, delay):
     """Return a stream on which everything happens late."""
-    stream, out = Stream(device), device.pool.allocate(N)
-    scratch_op.run(Workspace(N, device), 0, stream, out.ptr)  # what the driver does once is done before the delay
-    delay(stream)
-    return stream
-
-
-@pytest.fixture
-def workspace(device):
-    """Return a workspace that the device's own stream has allocated."""
-    return Workspace(N, device)
+    return scratch_op.late_stream(device, delay)
 
 
 @pytest.mark.parametrize("second", ["own", "owner", "bare"])

@@ -2,20 +2,12 @@
 
 import threading
 
-import pytest
 import scratch_op
 from raw_driver import Block
 
 from madspace.core.stream import Stream
-from madspace.core.workspace import Workspace
 
 N = scratch_op.N
-
-
-@pytest.fixture
-def workspace(device):
-    """Return a workspace that the device's own stream has allocated."""
-    return Workspace(N, device)
 
 
 def test_calls_of_many_threads_do_not_mix(device, workspace):

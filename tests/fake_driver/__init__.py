@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import os
 import re
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
+
+from compiled import compiled
 
 HERE = Path(__file__).resolve().parent
 SONAME = "libcuda.so.1"
@@ -33,34 +31,15 @@ class DriverFaultError(AssertionError):
     """The code under test used the driver wrongly."""
 
 
-def build(directory: Path | None = None) -> Path:
+def build() -> Path:
     """Compile the fake driver where that has not been done yet; the path of the library.
 
     Built once per source text and user: later sessions, and processes that start at the same time, find it.
     """
     sources = sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h")])
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    if directory is None:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        directory = cache / "madspace-tests"
-    target = directory / digest / SONAME
-    if target.exists():
-        return target
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
-        raise RuntimeError("fake driver: no C++ compiler found (g++ or c++ on PATH, or CXX)")
-    target.parent.mkdir(parents=True, exist_ok=True)
     flags = ["-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-shared", "-Wno-attributes", "-Wno-attribute-alias"]
-    flags.append(f"-Wl,-soname,{SONAME}")
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        made = Path(scratch) / SONAME
-        cpp = [str(path) for path in sources if path.suffix == ".cpp"]
-        command = [*compiler.split(), *flags, *cpp, "-o", str(made), "-ldl", "-lpthread"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"fake driver: {' '.join(command)} failed:\n{done.stderr}")
-        os.replace(made, target)
-    return target
+    cpp = [path for path in sources if path.suffix == ".cpp"]
+    return compiled(SONAME, sources, lambda scratch: [*flags, f"-Wl,-soname,{SONAME}", *cpp, "-ldl", "-lpthread"])
 
 
 class Fake:
@@ -89,6 +68,10 @@ class Fake:
         while name := self.lib.fake_kind_name(len(counts)):
             counts[name.decode()] = self.lib.fake_live(len(counts))
         return counts | {"bytes": self.lib.fake_live_bytes(), "null_stream": self.lib.fake_null_stream_uses()}
+
+    def handles(self) -> dict[str, int]:
+        """Return the counts but for events: idle ones are kept."""
+        return {kind: n for kind, n in self.counts().items() if kind != "event"}
 
     def log(self, name: str | None = None) -> list[Call]:
         """Return the calls since the last ``clear_log()``, oldest first; only those of one name where it is given."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import ml_dtypes
 import numpy as np
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FP32 = np.dtype(np.float32)
 LOWER_BOUND = -5.0
+ARRAYS = ("q", "k", "v", "g", "beta")  # those with tokens
 # Random numbers are made for some tokens and heads and used again, moved, for more: a large call costs a copy only.
 BASE_HEADS = 8
 BASE_TOKENS = (1021, 8191)  # primes, so that no two heads of a call are the same
@@ -23,6 +26,20 @@ def offsets(lengths, dtype=np.int64):
     return np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)
 
 
+def draw(b=1, t=40, hk=1, hv=None, d=64, seed=1):
+    """Draw the arrays of a call: standard normal bfloat16, and the three gate parameters."""
+    hv = hk if hv is None else hv
+    rng = np.random.default_rng(seed)
+    shapes = {"q": (b, t, hk, d), "k": (b, t, hk, d), "v": (b, t, hv, d), "g": (b, t, hv, d), "beta": (b, t, hv)}
+    arrays = {name: rng.standard_normal(shape).astype(BF16) for name, shape in shapes.items()}
+    return arrays | {
+        "scale": d**-0.5,
+        "A_log": rng.random(hv).astype(np.float32),
+        "dt_bias": rng.random((hv, d)).astype(np.float32),
+        "lower_bound": LOWER_BOUND,
+    }
+
+
 def _spread(base, tokens, heads):
     """Return [tokens, heads, ...]: head h is head h % n of the base, moved by 37 h tokens."""
     n_tokens, n_heads = base.shape[:2]
@@ -30,6 +47,27 @@ def _spread(base, tokens, heads):
     for h in range(heads):
         out[:, h] = base[(np.arange(tokens) + 37 * h) % n_tokens, h % n_heads]
     return out
+
+
+@functools.lru_cache(maxsize=4)
+def _upstream_base(tokens, heads, key_heads, D, seed):
+    """Return what the inputs of `upstream` are made of: arrays by name, ``A_log`` and ``dt_bias``."""
+    rng = np.random.default_rng(seed)
+
+    def normal(n_heads, channels=D, unit=False):
+        base = rng.standard_normal((tokens, min(n_heads, BASE_HEADS), channels), np.float32)
+        if unit:
+            base /= np.sqrt((base * base).sum(-1, keepdims=True))
+        return bf16(base)
+
+    bases = {
+        "q": normal(key_heads, unit=True),
+        "k": normal(key_heads, unit=True),
+        "v": normal(heads),
+        "g": normal(heads),
+        "beta": normal(heads, 1)[..., 0],
+    }
+    return bases, rng.random(heads, np.float32), rng.random((heads, D), np.float32)
 
 
 def upstream(tokens, heads, *, batches=1, key_heads=None, D=128, seed=0, cu_seqlens=None, gate=None):
@@ -42,27 +80,15 @@ def upstream(tokens, heads, *, batches=1, key_heads=None, D=128, seed=0, cu_seql
     gate : float, optional
         The same logit everywhere, with zero ``A_log`` and ``dt_bias``.
     """
-    rng = np.random.default_rng(seed)
     key_heads = key_heads or heads
     base_tokens = BASE_TOKENS[batches * tokens > BASE_TOKENS[0]]
-
-    def normal(n_heads, channels=D, unit=False):
-        base = rng.standard_normal((base_tokens, min(n_heads, BASE_HEADS), channels), np.float32)
-        if unit:
-            base /= np.sqrt((base * base).sum(-1, keepdims=True))
-        return _spread(bf16(base), batches * tokens, n_heads).reshape(batches, tokens, n_heads, channels)
-
+    bases, A_log, dt_bias = _upstream_base(base_tokens, heads, key_heads, D, seed)
+    n_heads = {"q": key_heads, "k": key_heads, "v": heads, "g": heads, "beta": heads}
     inputs = {
-        "q": normal(key_heads, unit=True),
-        "k": normal(key_heads, unit=True),
-        "v": normal(heads),
-        "g": normal(heads),
-        "beta": normal(heads, 1)[..., 0],
-        "scale": D**-0.5,
-        "A_log": rng.random(heads, np.float32),
-        "dt_bias": rng.random((heads, D), np.float32),
-        "lower_bound": LOWER_BOUND,
+        name: _spread(base, batches * tokens, n_heads[name]).reshape(batches, tokens, n_heads[name], *base.shape[2:])
+        for name, base in bases.items()
     }
+    inputs |= {"scale": D**-0.5, "A_log": A_log.copy(), "dt_bias": dt_bias.copy(), "lower_bound": LOWER_BOUND}
     if gate is not None:
         inputs["g"] = np.full_like(inputs["g"], gate)
         inputs["A_log"][:] = inputs["dt_bias"][:] = 0

@@ -29,8 +29,8 @@ def spoiled(shape, dtype, poison="nan"):
     dtype = np.dtype(dtype)
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if poison == "nan":
-        word = np.array([np.nan], dtype if dtype in (BF16, FP32) else FP32).view(np.uint8)
-        data = np.resize(word, nbytes)
+        words = np.full(nbytes // 2 + 1, np.nan, BF16) if dtype == BF16 else np.full(nbytes // 4 + 1, np.nan, FP32)
+        data = words.view(np.uint8)[:nbytes]
     elif poison == "noise":
         data = np.random.default_rng(9).integers(0, 256, nbytes, np.uint8)
     else:
@@ -149,13 +149,13 @@ def _twin(channels):
 
 def problem_of_kernels():
     """Return what a kernel did wrong that no result shows; empty where nothing is known."""
-    return warp_machine.problem() if warp_machine.is_loaded() else ""
+    return warp_machine.problem()
 
 
 def register_kernels(fake):
     """Let the fake driver run the CUDA kernels lane by lane, or where that cannot be the host's kernel."""
     if platform.machine() == "x86_64":
-        warp_machine.register(fake)
+        warp_machine.register(fake, "kda")
     else:
         register_host_kernels(fake)
 
@@ -165,4 +165,6 @@ def register_host_kernels(fake):
     for channels in (64, 128):
         for name in ("kda_forward", "kda_scan", "kda_decode"):
             fake.register(f"{name}_{channels}", _twin(channels), [ARGS_NBYTES])
+    fake.register("kda_forward_wide_128", _twin(128), [ARGS_NBYTES])
+    for channels in (64, 128):
         fake.register(f"kda_prepare_{channels}", lambda params, grid, block: None, [ARGS_NBYTES])

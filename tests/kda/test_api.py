@@ -5,7 +5,8 @@ import itertools
 
 import numpy as np
 import pytest
-from kda_points import BF16, draw, reference, relative_error
+from kda import oracle
+from kda.inputs import BF16, draw
 
 import madspace
 from madspace import Stream, kda
@@ -41,7 +42,7 @@ def test_all_arguments_by_position(place):
     head = [x[name] for name in ("q", "k", "v", "g", "beta", "scale")]
     tail = [x[name] for name in ("A_log", "dt_bias", "lower_bound")]
     assert kda.fwd(*head, out, *tail, initial, final, offsets, workspace) is out
-    assert relative_error(place.get(out), reference(draw(t=20)).out) < OUT
+    assert oracle.relative_l2(place.get(out), oracle.kda(**draw(t=20)).out) < OUT
 
 
 @pytest.mark.parametrize("d", [64, 128])
@@ -53,15 +54,15 @@ def test_result(place, t, d):
     result = kda.fwd(**place.put(x), initial_state=place.put(initial), final_state=final)
     assert type(result) is (np.ndarray if place.name == "cpu" else madspace.Tensor)
     assert (tuple(result.shape), result.dtype) == ((2, t, 4, d), BF16)
-    expected = reference(x, initial)
-    assert relative_error(place.get(result), expected.out) < OUT
-    assert relative_error(place.get(final), expected.states) < STATE
+    expected = oracle.kda(**x, initial_state=initial)
+    assert oracle.relative_l2(place.get(result), expected.out) < OUT
+    assert oracle.relative_l2(place.get(final), expected.final) < STATE
 
 
 def test_many_heads(place):
     """More chains than the kernel for few of them takes."""
     x = draw(b=2, t=20, hk=20)
-    assert relative_error(place.get(kda.fwd(**place.put(x))), reference(x).out) < OUT
+    assert oracle.relative_l2(place.get(kda.fwd(**place.put(x))), oracle.kda(**x).out) < OUT
 
 
 @pytest.mark.parametrize("with_initial", [True, False], ids=["initial", "zero"])
@@ -145,7 +146,7 @@ def test_stream_argument_by_any_name(gpu_place, device, kind):
     given = {"object": stream, "handle": stream.handle, "protocol": Protocol()}[kind]
     x = draw(t=20)
     result = kda.fwd(**gpu_place.put(x), stream=given)
-    assert relative_error(result.numpy(), reference(x).out) < OUT
+    assert oracle.relative_l2(result.numpy(), oracle.kda(**x).out) < OUT
 
 
 def test_the_call_waits_for_a_slow_producer(gpu_place, device, delay):
@@ -157,7 +158,7 @@ def test_the_call_waits_for_a_slow_producer(gpu_place, device, delay):
     for name, array in late.items():
         array.copy_from(sources[name], stream=producer)
     result = kda.fwd(**(x | late), stream=consumer)
-    assert relative_error(result.numpy(), reference(x).out) < OUT
+    assert oracle.relative_l2(result.numpy(), oracle.kda(**x).out) < OUT
 
 
 def test_states_go_from_call_to_call_across_streams(gpu_place, device, delay):
@@ -168,8 +169,8 @@ def test_states_go_from_call_to_call_across_streams(gpu_place, device, delay):
     delay(streams[0], 50)
     for stream in streams:
         kda.fwd(**on_device, initial_state=state, final_state=state, stream=stream)
-    expected = reference(x, reference(x).states)
-    assert relative_error(state.numpy(), expected.states) < STATE
+    expected = oracle.kda(**x, initial_state=oracle.kda(**x).final)
+    assert oracle.relative_l2(state.numpy(), expected.final) < STATE
 
 
 @pytest.mark.multi_gpu
@@ -178,4 +179,4 @@ def test_runs_on_the_device_of_its_inputs(other_device, kda_kernels):
     there = {n: madspace.asarray(a, device=other_device) if isinstance(a, np.ndarray) else a for n, a in x.items()}
     result = kda.fwd(**there)
     assert result.device_id == other_device.id
-    assert relative_error(result.numpy(), reference(x).out) < OUT
+    assert oracle.relative_l2(result.numpy(), oracle.kda(**x).out) < OUT

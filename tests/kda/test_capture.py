@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from kda_points import BF16, draw, reference, relative_error
+from kda import oracle
+from kda.inputs import BF16, draw
 
 import madspace
 from madspace import Stream, Workspace, kda
@@ -44,9 +45,9 @@ def test_replay_with_other_contents(loaded, gpu_place, device, stream, shape):
         new = draw(b=b, t=t, seed=seed)
         fill(x, new)
         executable.launch(stream)
-        expected = reference(new)
-        assert relative_error(given["out"].numpy(), expected.out) < OUT
-        assert relative_error(given["final_state"].numpy(), expected.states) < STATE
+        expected = oracle.kda(**new)
+        assert oracle.relative_l2(given["out"].numpy(), expected.out) < OUT
+        assert oracle.relative_l2(given["final_state"].numpy(), expected.final) < STATE
 
 
 def test_replay_with_other_lengths(loaded, gpu_place, device, stream):
@@ -58,11 +59,12 @@ def test_replay_with_other_lengths(loaded, gpu_place, device, stream):
         kda.fwd(**there, **given, cu_seqlens=offsets, stream=stream)
     executable = graph.instantiate()
     for lengths in ([20, 20, 20], [1, 0, 59], [0, 60, 0]):
-        offsets.copy_from(np.cumsum([0, *lengths]).astype(np.int32))
+        ends = np.cumsum([0, *lengths]).astype(np.int32)
+        offsets.copy_from(ends)
         executable.launch(stream)
-        expected = reference(x, lengths=lengths)
-        assert relative_error(given["out"].numpy(), expected.out) < OUT
-        assert relative_error(given["final_state"].numpy(), expected.states) < STATE
+        expected = oracle.kda(**x, cu_seqlens=ends)
+        assert oracle.relative_l2(given["out"].numpy(), expected.out) < OUT
+        assert oracle.relative_l2(given["final_state"].numpy(), expected.final) < STATE
 
 
 def test_nothing_is_made_in_a_capture(fake, loaded, gpu_place, device, stream):
@@ -89,7 +91,7 @@ def test_two_calls_share_a_workspace_in_one_capture(loaded, gpu_place, device, s
         stream.wait(side)
     graph.instantiate().launch(stream)
     for y, target in zip(x, given, strict=True):
-        assert relative_error(target["out"].numpy(), reference(y).out) < OUT
+        assert oracle.relative_l2(target["out"].numpy(), oracle.kda(**y).out) < OUT
 
 
 def test_a_capture_may_allocate(loaded, gpu_place, device, stream):
@@ -101,7 +103,7 @@ def test_a_capture_may_allocate(loaded, gpu_place, device, stream):
     executable = graph.instantiate()
     for _ in range(2):
         executable.launch(stream)
-        assert relative_error(result.numpy(), reference(x).out) < OUT
+        assert oracle.relative_l2(result.numpy(), oracle.kda(**x).out) < OUT
 
 
 def test_validation_is_refused_in_a_capture(loaded, gpu_place, device, stream):

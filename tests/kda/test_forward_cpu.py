@@ -3,7 +3,8 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from kda_points import ARRAYS, BF16, draw, reference, relative_error
+from kda import oracle
+from kda.inputs import ARRAYS, BF16, draw, offsets
 
 import madspace
 from madspace import kda
@@ -22,9 +23,9 @@ def test_any_number_of_channels(d):
     x = draw(t=21, hk=1, hv=2, d=d)
     initial, final = states_like(x, 1), np.full((1, 2, d, d), np.nan, np.float32)
     out = kda.fwd(**x, initial_state=initial, final_state=final)
-    expected = reference(x, initial)
-    assert relative_error(out, expected.out) < OUT
-    assert relative_error(final, expected.states) < STATE
+    expected = oracle.kda(**x, initial_state=initial)
+    assert oracle.relative_l2(out, expected.out) < OUT
+    assert oracle.relative_l2(final, expected.final) < STATE
 
 
 @pytest.mark.parametrize("t", [1, 2, 7, 8, 9, 16, 17, 31])
@@ -32,14 +33,14 @@ def test_lengths_around_the_chunks(t):
     x = draw(b=2, t=t, hk=1)
     final = states_like(x, 2)
     out = kda.fwd(**x, final_state=final)
-    expected = reference(x)
-    assert relative_error(out, expected.out) < OUT
-    assert relative_error(final, expected.states) < STATE
+    expected = oracle.kda(**x)
+    assert oracle.relative_l2(out, expected.out) < OUT
+    assert oracle.relative_l2(final, expected.final) < STATE
 
 
 def test_grouped_value_heads():
     x = draw(t=20, hk=2, hv=6)
-    assert relative_error(kda.fwd(**x), reference(x).out) < OUT
+    assert oracle.relative_l2(kda.fwd(**x), oracle.kda(**x).out) < OUT
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
@@ -48,19 +49,19 @@ def test_packed_sequences(lengths, index):
     x = draw(t=sum(lengths), hk=2)
     initial = states_like(x, len(lengths))
     final = np.full_like(initial, np.nan)
-    offsets = np.cumsum([0, *lengths]).astype(index)
-    out = kda.fwd(**x, initial_state=initial, final_state=final, cu_seqlens=offsets, validate=True)
-    expected = reference(x, initial, lengths)
-    assert relative_error(out, expected.out) < OUT
-    assert relative_error(final, expected.states) < STATE
+    x["cu_seqlens"] = offsets(lengths, index)
+    out = kda.fwd(**x, initial_state=initial, final_state=final, validate=True)
+    expected = oracle.kda(**x, initial_state=initial)
+    assert oracle.relative_l2(out, expected.out) < OUT
+    assert oracle.relative_l2(final, expected.final) < STATE
 
 
 def test_a_state_is_updated_in_place():
     x = draw(b=2, t=20, hk=2)
     state = states_like(x, 2)
-    expected = reference(x, state)
+    expected = oracle.kda(**x, initial_state=state)
     kda.fwd(**x, initial_state=state, final_state=state)
-    assert relative_error(state, expected.states) < STATE
+    assert oracle.relative_l2(state, expected.final) < STATE
 
 
 def test_two_halves_are_the_whole():
@@ -101,27 +102,24 @@ def test_states_from_a_pool(index):
     slots = np.array([5, -1, 0, 6], index)  # the second and the last are outside
     out = kda.fwd(**x, initial_state=pool, final_state=pool, state_slots=slots)
     zero = np.zeros_like(before[0])
-    expected = reference(x, np.stack([before[5], zero, before[0], zero]))
-    assert relative_error(out, expected.out) < OUT
-    assert relative_error(pool[[5, 0]], expected.states[[0, 2]]) < STATE
+    expected = oracle.kda(**x, initial_state=np.stack([before[5], zero, before[0], zero]))
+    assert oracle.relative_l2(out, expected.out) < OUT
+    assert oracle.relative_l2(pool[[5, 0]], expected.final[[0, 2]]) < STATE
     np.testing.assert_array_equal(pool[1:5], before[1:5])
 
 
 def test_states_within_sequences():
-    lengths, marks = [40, 15, 70], [16, 32, 48, 16, 32, 64, 80]
-    x = draw(t=sum(lengths), hk=2)
+    lengths = [40, 15, 70]
+    x = draw(t=sum(lengths), hk=2) | {
+        "cu_seqlens": offsets(lengths),
+        "intermediate_tokens": np.array([16, 32, 48, 16, 32, 64, 80]),
+        "intermediate_offsets": np.array([0, 3, 3, 7]),
+    }
     kept = np.full((7, 2, 64, 64), np.nan, np.float32)
-    kda.fwd(
-        **x,
-        cu_seqlens=np.cumsum([0, *lengths]),
-        intermediate_state=kept,
-        intermediate_tokens=np.array(marks),
-        intermediate_offsets=np.array([0, 3, 3, 7]),
-        validate=True,
-    )
-    expected = reference(x, lengths=lengths, marks=marks).kept
-    for place, where in {0: (0, 16), 1: (0, 32), 3: (2, 16), 4: (2, 32), 5: (2, 64)}.items():
-        assert relative_error(kept[place], expected[where]) < STATE
+    kda.fwd(**x, intermediate_state=kept, validate=True)
+    expected = oracle.kda(**x).snapshots
+    for place in (0, 1, 3, 4, 5):
+        assert oracle.relative_l2(kept[place], expected[place]) < STATE
     assert np.isnan(kept[[2, 6]]).all()  # after the end of their sequence
 
 
@@ -137,7 +135,7 @@ def test_a_kept_state_is_that_of_the_prefix_alone():
 def test_norms_are_optional():
     x = draw(t=12)
     x["k"] = (x["k"].astype(np.float32) / 8).astype(BF16)
-    assert relative_error(kda.fwd(**x, use_qk_l2norm=False), reference(x, normalize=False).out) < OUT
+    assert oracle.relative_l2(kda.fwd(**x, use_qk_l2norm=False), oracle.kda(**x, use_qk_l2norm=False).out) < OUT
 
 
 def test_an_activated_gate_is_clipped():
@@ -145,7 +143,7 @@ def test_an_activated_gate_is_clipped():
     activated = {name: a for name, a in x.items() if name not in ("A_log", "dt_bias", "lower_bound")}
     activated["g"] = np.where(np.arange(64) < 32, activated["g"] * 4, -0.01).astype(BF16)
     out = kda.fwd(**activated, gate_activated=True)
-    assert relative_error(out, reference(activated, activated=True).out) < OUT
+    assert oracle.relative_l2(out, oracle.kda(**activated, gate_activated=True).out) < OUT
 
 
 def test_strides_of_any_kind():
@@ -167,7 +165,7 @@ def test_a_batch_may_be_one_array_seen_often():
     x |= {name: np.broadcast_to(x[name], (3, *x[name].shape[1:])) for name in ("q", "k", "v", "g", "beta")}
     out = kda.fwd(**x)
     np.testing.assert_array_equal(out[0], out[2])
-    assert relative_error(out, reference(x).out) < OUT
+    assert oracle.relative_l2(out, oracle.kda(**x).out) < OUT
 
 
 @pytest.mark.parametrize("hk", [1, 5])
@@ -217,18 +215,19 @@ def test_sixteen_times_the_same_key():
     x["k"][:] = x["k"][0, 0]
     x["q"][:] = x["k"][0, 0]
     x["g"][:], x["beta"][:] = -12, 8
-    assert relative_error(kda.fwd(**x), reference(x).out) < OUT
+    assert oracle.relative_l2(kda.fwd(**x), oracle.kda(**x).out) < OUT
 
 
 def test_instruction_sets_agree(run_python):
     code = """
 import hashlib, sys
 import numpy as np
-from kda_points import draw, reference, relative_error
+from kda import oracle
+from kda.inputs import draw
 from madspace import kda
 from madspace.cpu import _lanes
 x = draw(t=40, d=100)
-print(_lanes.isa(), relative_error(kda.fwd(**x), reference(x).out) < 2.5e-3)
+print(_lanes.isa(), oracle.relative_l2(kda.fwd(**x), oracle.kda(**x).out) < 2.5e-3)
 """
     for isa in ("base", _best_isa()):
         done = run_python(code, env={"MADSPACE_CPU_ISA": isa})

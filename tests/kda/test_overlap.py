@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from kda_points import BF16, draw
+from kda.inputs import BF16, draw
 
 from madspace import kda
 

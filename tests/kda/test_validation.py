@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kda_points import BF16, draw
+from kda.inputs import BF16, draw
 
 import madspace
 from madspace import kda

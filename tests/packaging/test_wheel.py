@@ -3,14 +3,13 @@
 import email
 import json
 import re
-import subprocess
-import sys
 import sysconfig
 import tarfile
 import venv
 import zipfile
 
 import pytest
+from distributions import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("package_index")]
 
@@ -27,32 +26,6 @@ for name in names:
 assert isinstance(madspace.is_available(), bool)
 print(len(names))
 """
-
-
-def run(command, cwd, environment):
-    """Return the output of a command that must succeed."""
-    command = [str(word) for word in command]
-    answer = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900)
-    assert answer.returncode == 0, f"{' '.join(command)}\n{answer.stdout[-8000:]}\n{answer.stderr[-8000:]}"
-    return answer.stdout + answer.stderr
-
-
-@pytest.fixture(scope="module")
-def sdist(root, clean_environment, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sdist")
-    run([sys.executable, "-m", "build", "--sdist", "--outdir", folder, root], folder, clean_environment)
-    (archive,) = folder.glob("*.tar.gz")
-    return archive
-
-
-@pytest.fixture(scope="module")
-def built(sdist, clean_environment, tmp_path_factory):
-    """Return the wheel that pip makes of the sdist in isolation, and what pip printed."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "-v", "--no-deps", "--no-cache-dir", "-w", folder, sdist]
-    log = run(command, folder, clean_environment)
-    (wheel,) = folder.glob("*.whl")
-    return wheel, log
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +65,19 @@ def test_wheel_holds_every_module_with_its_stub_and_declarations(root, names):
     for pattern in ("*.py", "*.pyi", "*.pxd"):
         expected |= {str(path.relative_to(root)) for path in root.glob(f"madspace/**/{pattern}")}
     assert expected - names == set()
-    assert {"madspace/py.typed", "madspace/bench/c_twin.c"} <= names
+    assert {"madspace/py.typed", "madspace/bench/c_twin.c", "madspace/bench/c_api.c"} <= names
     assert [name for name in names if name.endswith((".pyx", ".cpp"))] == []
 
 
 def test_wheel_holds_the_device_headers_once(root, names):
     headers = {path.name for path in root.glob("cuda_src/include/madspace/*.h")}
     assert {name for name in headers if f"madspace/include/madspace/{name}" not in names} == set()
+
+
+def test_wheel_holds_what_extensions_are_built_with(root, names):
+    shared = {str(path.relative_to(root)) for path in root.glob("madspace/share/**/*") if path.is_file()}
+    assert len(shared) == 3
+    assert shared | {"madspace/include/madspace/madspace.h", "madspace/capi/__init__.pxd"} <= names
 
 
 def test_wheel_holds_what_its_manifest_lists(built, names):

@@ -302,8 +302,30 @@ def test_names_and_copies():
     assert mapping.output_types().keys() == [f"momentum{i}" for i in range(6)]
 
 
-def test_out_and_stream_need_a_kernel():
-    mapping = TPropagatorMapping([0, 2, 1])
-    arrays = [*randoms(mapping, 2, 1), *conditions(10.0, [0.0] * 4)]
-    with pytest.raises(madspace.UnsupportedOpError, match="out and stream need a mapping with a kernel of its own"):
-        mapping.map_forward(arrays, out=[None] * 7)
+@pytest.mark.parametrize("order", [[0, 1], [0, 2, 1]], ids=str)
+def test_results_into_given_arrays_and_numbers_by_seed(order):
+    mapping, n = TPropagatorMapping(order), len(order) + 1
+    given = conditions(10.0, [0.0] * n)
+    whole = mapping.map_forward((), given, seed=7, n_events=6)
+    out = [np.full(x.shape, np.nan) for x in whole]
+    again = mapping.map_forward((), given, seed=7, n_events=6, out=out)
+    r = madspace.random.uniform((6, mapping.random_dim()), seed=7).numpy()
+    arrays = mapping.map_forward([*r.T, *given])
+    for a, b, c, d in zip(whole, again, out, arrays, strict=True):
+        assert b is c
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, d, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("pt_min", [[], [20.0] * 4], ids=["plain", "floors"])
+def test_the_same_on_every_device(place, program_kernels, pt_min):
+    mapping, masses = TPropagatorMapping([0, 2, 1], 0.8, pt_min), [80.0, 5.0, 0.0, 91.0]
+    r = randoms(mapping, 100, 3)
+    p, det = place.map(mapping, r, 500.0, masses)
+    wanted, wanted_det = run(mapping, r, 500.0, masses)
+    np.testing.assert_allclose(p, wanted, rtol=0, atol=1e-11 * 500)
+    np.testing.assert_allclose(det, wanted_det, rtol=1e-11)
+    given = [*np.moveaxis(p, 1, 0), *conditions(500.0, masses)]
+    *back, inverse = place.get(mapping.map_inverse([place.put(x) for x in given]))
+    np.testing.assert_allclose(back, r, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(inverse * det, 1.0, rtol=1e-9)

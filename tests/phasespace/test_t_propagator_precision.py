@@ -4,6 +4,7 @@ The rule: error <= 50 (change of the result when any one input moves by one unit
 at 99 % of the points. The scale of det is det, that of a momentum component the particle's own energy.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -22,8 +23,9 @@ def neighbour(x, upper):
     return math.nextafter(x, math.inf if x < upper else -math.inf)
 
 
-def excess(order, power, point, n_randoms, p, det):
-    """Errors of one event in units of the rule: (momenta, det)."""
+@functools.cache
+def reference(order, power, point, n_randoms):
+    """Momenta and det of one event to 60 digits, and what moves them most: (momenta, det, moves, move of det)."""
     from chain_reference import t_chain
     from mpmath import mpf
 
@@ -41,6 +43,21 @@ def excess(order, power, point, n_randoms, p, det):
         moved_det = max(moved_det, abs(d - exact))
         rows = zip(moved_p, momenta, q, strict=True)
         moved_p = [[max(m, abs(a - b)) for m, a, b in zip(*row, strict=True)] for row in rows]
+    return momenta, exact, moved_p, moved_det
+
+
+@pytest.fixture(scope="module", autouse=True)
+def references():
+    """Keep the references for all places, and no longer."""
+    yield
+    reference.cache_clear()
+
+
+def excess(order, power, point, n_randoms, p, det):
+    """Errors of one event in units of the rule: (momenta, det)."""
+    from mpmath import mpf
+
+    momenta, exact, moved_p, moved_det = reference(tuple(order), power, tuple(point), n_randoms)
     unit = mpf(2) ** -53
     det_error = abs(mpf(float(det)) - exact) / (moved_det + unit * abs(exact))
     p_error = max(

@@ -100,6 +100,19 @@ MS_FN void store_two_floats(u32 address, float a, float b) { ::machine::store(ad
 MS_FN void store_4(u32 address, u32 x) { ::machine::store(address, x); }
 MS_FN void store_2(u32 address, u32 x) { ::machine::store(address, static_cast<u16>(x)); }
 
+inline void store_matrices(u32 address, u32 a, u32 b, u32 c, u32 d) {
+    const auto* all = ::machine::exchange(address);
+    const u32 x[4] = {a, b, c, d}, lane = ::machine::lane();
+    for (u32 i = 0; i < 4; ++i) {
+        const u32 row = static_cast<u32>(all[8 * i + lane / 4][0]);
+        if (row % 16 != 0) ::machine::fault("matrix: row not aligned");
+        store_4(row + lane % 4 * 4, x[i]);
+    }
+}
+inline void store_matrices_transposed(u32 address, u32 a, u32 b, u32 c, u32 d) {
+    store_matrices(address, transposed(a), transposed(b), transposed(c), transposed(d));
+}
+
 // ---- asynchronous copies: done when they are waited for, and not before ----
 
 MS_FN void copy_async(u32 address, const void* global, u32 valid) {
@@ -127,6 +140,18 @@ MS_FN void wait_for_copies() {
     ::machine::warp().used[::machine::lane()] = used;
 }
 
+// ---- kernels one behind the other: the machine ends one before it begins the next ----
+
+MS_FN void let_next_kernel_begin() {}
+MS_FN void wait_for_kernel_before() {}
+
+// ---- registers: a fiber has all that it wants ----
+
+template <int>
+MS_FN void take_registers() {}
+template <int>
+MS_FN void give_registers() {}
+
 // ---- barriers ----
 
 struct Barrier {
@@ -140,8 +165,7 @@ MS_FN Barrier& barrier_at(u32 barrier) { return *reinterpret_cast<Barrier*>(::ma
 MS_FN void barrier_init(u32 barrier, u32 count) {
     barrier_at(barrier) = Barrier{static_cast<u16>(count), static_cast<u16>(count), 0};
 }
-MS_FN void barrier_arrive(u32 barrier) {
-    ::machine::check_arrival();
+MS_FN void arrive_alone(u32 barrier) {
     Barrier state = barrier_at(barrier);
     ++::machine::progress;
     if (state.count == 0xffff) ::machine::fault("barrier: not initialised");
@@ -150,6 +174,14 @@ MS_FN void barrier_arrive(u32 barrier) {
         ++state.phase;
     }
     barrier_at(barrier) = state;
+}
+MS_FN void barrier_arrive(u32 barrier) {
+    ::machine::check_arrival();
+    arrive_alone(barrier);
+}
+MS_FN void barrier_arrive_with_copies(u32 barrier) {
+    wait_for_copies<0>();
+    arrive_alone(barrier);
 }
 MS_FN bool barrier_passed(u32 barrier, u32 parity) { return (barrier_at(barrier).phase & 1) != parity; }
 MS_FN void barrier_wait(u32 barrier, u32 parity) {

@@ -24,3 +24,4 @@ char* machine::shared = madspace::kda::memory;
 
 TWINS(64)
 TWINS(128)
+TWIN(kda_forward_wide_128)

@@ -1,0 +1,10 @@
+"""Build with ``pip install --no-build-isolation .``, in an environment that has madspace."""
+
+import madspace
+from setuptools import Extension, setup
+
+setup(
+    name="madspace-example-c",
+    version="1.0",
+    ext_modules=[Extension("madspace_example_c", ["madspace_example_c.c"], include_dirs=[madspace.get_include()])],
+)

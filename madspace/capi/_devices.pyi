@@ -1,0 +1,1 @@
+"""No public names: functions of the C API's table."""

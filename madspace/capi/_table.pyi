@@ -1,0 +1,4 @@
+from typing import Any
+
+capsule: Any
+api_version: tuple[int, int]

@@ -1,0 +1,1 @@
+"""No public names: calls for other compiled modules."""
