@@ -272,7 +272,11 @@ class FunctionRuntime:
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
             )
-        if not all(isinstance(x, _HOST_KINDS) or (x is None and draw) for x in args):
+        # What runs on GPUs tells where arrays are, but it does not take globals.
+        is_known = self._global_names and all(
+            x is None or isinstance(x, _HOST_KINDS) or asarray(x).device == "cpu" for x in args
+        )
+        if not is_known and not all(isinstance(x, _HOST_KINDS) or (x is None and draw) for x in args):
             results = self._gpu_op()(list(args), out, stream, as_tensors, draw)
             if results is not None:
                 return results
