@@ -91,7 +91,10 @@ class Table:
         get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
         self.address = get(capsule, b"madspace._C_API")
         text = HEADER.read_text()
-        self.major, self.minor = ctypes.c_uint32.from_address(self.address), ctypes.c_uint32.from_address(self.address + 4)
+        self.major, self.minor = (
+            ctypes.c_uint32.from_address(self.address),
+            ctypes.c_uint32.from_address(self.address + 4),
+        )
         self.size = ctypes.c_size_t.from_address(self.address + 8)
         self.raw = {}
         prototype = ctypes.PYFUNCTYPE if keep_gil else ctypes.CFUNCTYPE
@@ -111,7 +114,9 @@ class Table:
             code = function(*arguments)
             if code:
                 raise ApiError(
-                    code, self.raw["status_name"](code).decode(), self.raw["last_error"]().decode(),
+                    code,
+                    self.raw["status_name"](code).decode(),
+                    self.raw["last_error"]().decode(),
                     self.raw["last_driver_code"](),
                 )
 

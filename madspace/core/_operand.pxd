@@ -35,6 +35,8 @@ cdef class Intake:
     cdef int locate(self, object first, str name) except -1
     cdef int choose(self, object stream, object first) except -1
     cdef int take(self, Operand* operand, object array, str name, bint write) except -1
+    # take() of all arrays of a call that is known to be right: tensors or None, those that are written last.
+    cdef int take_known(self, tuple arrays, int n_inputs) except -1
     cdef int before(self) except -1
     cdef int after(self) except -1
     cdef int order(self, list tensors, bint write) except -1
