@@ -112,12 +112,12 @@ cdef int read_places(const ms_program_argument* arguments, int n, const ms_progr
             return write_failure(failure(), MS_ERROR_ARGUMENT, "%s[%d].data: expected an address, got NULL", side, i)
         if <uintptr_t>arrays[i].data % <uintptr_t>itemsize or places[i].event_stride % itemsize or \
                 places[i].element_stride % itemsize:
-            return write_failure(failure(), MS_ERROR_ARGUMENT, "%s[%d]: expected an address and strides in multiples of "
-                                 "%lld bytes, got %p, %lld and %lld", side, i, <long long>itemsize, arrays[i].data,
+            return write_failure(failure(), MS_ERROR_ARGUMENT, "%s[%d]: expected an address and strides in multiples "
+                                 "of %lld bytes, got %p, %lld and %lld", side, i, <long long>itemsize, arrays[i].data,
                                  <long long>places[i].event_stride, <long long>places[i].element_stride)
         if write and batch > 1 and places[i].event_stride == 0 and arguments[i].n_elements > 0:
-            return write_failure(failure(), MS_ERROR_ARGUMENT, "outputs[%d].event_stride: expected room for %lld events, "
-                                 "got 0", i, <long long>batch)
+            return write_failure(failure(), MS_ERROR_ARGUMENT, "outputs[%d].event_stride: expected room for %lld "
+                                 "events, got 0", i, <long long>batch)
     return 0
 
 
@@ -175,7 +175,8 @@ cdef int from_bytes(const void* data, size_t nbytes, ms_program* program) noexce
 
 cdef int py_from_bytes(const void* data, size_t nbytes, ms_program* program) noexcept with gil:
     try:
-        program[0] = program_handle(Program.from_bytes(PyBytes_FromStringAndSize(<const char*>data, <Py_ssize_t>nbytes)))
+        given = PyBytes_FromStringAndSize(<const char*>data, <Py_ssize_t>nbytes)
+        program[0] = program_handle(Program.from_bytes(given))
         return 0
     except BaseException as error:
         return caught(error)
@@ -200,8 +201,8 @@ cdef int describe(ms_program program, int is_output, int index, ms_program_argum
     told = description_of(found)
     n = told.n_outputs if is_output else told.n_inputs
     if not 0 <= index < n or argument == NULL:
-        return write_failure(failure(), MS_ERROR_ARGUMENT, "index, argument: expected a number below %d and an address, "
-                             "got %d and %p", n, index, <void*>argument)
+        return write_failure(failure(), MS_ERROR_ARGUMENT, "index, argument: expected a number below %d and an "
+                             "address, got %d and %p", n, index, <void*>argument)
     argument[0] = told.outputs[index] if is_output else told.inputs[index]
     return 0
 
@@ -217,11 +218,12 @@ cdef int run(ms_program program, ms_device device, int64_t batch, const ms_progr
     if where == NULL:
         return failure().status
     if batch < 0:
-        return write_failure(failure(), MS_ERROR_ARGUMENT, "batch: expected 0 or more events, got %lld", <long long>batch)
+        return write_failure(failure(), MS_ERROR_ARGUMENT, "batch: expected 0 or more events, got %lld",
+                             <long long>batch)
     if is_cpu(where):
         return run_on_cpu(description_of(found), batch, inputs, outputs)
-    return write_failure(failure(), MS_ERROR_UNSUPPORTED, "device: expected the CPU, got device %d: programs run on the CPU "
-                         "in this version", where.device)
+    return write_failure(failure(), MS_ERROR_UNSUPPORTED, "device: expected the CPU, got device %d: programs run on "
+                         "the CPU in this version", where.device)
 
 
 cdef int end(ms_program program) noexcept nogil:

@@ -19,8 +19,8 @@ class Work(ctypes.Structure):
     """What the client works on; client.c has the same fields."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in "cpu gpu stream other event kernel graph program".split()),
-        *((name, ctypes.c_void_p) for name in "kda_on_cpu kda_on_gpu inputs outputs".split()),
+        *((name, ctypes.c_void_p) for name in ["cpu", "gpu", "stream", "other", "event", "kernel", "graph", "program"]),
+        *((name, ctypes.c_void_p) for name in ["kda_on_cpu", "kda_on_gpu", "inputs", "outputs"]),
         ("batch", ctypes.c_int64),
         ("words", ctypes.c_void_p),
         ("failed", ctypes.c_int),
