@@ -15,19 +15,22 @@ sys.path.insert(0, str(ROOT / "tools"))
 import build_cubins  # noqa: E402
 import build_native  # noqa: E402
 
-DEVICE_HEADERS = ROOT / "cuda_src" / "include" / "madspace"
+# Folders of headers in cuda_src: the public ones, and what a program's own kernel includes.
+HEADERS = ("include/madspace", "phasespace")
 
 
 def link_headers():
     """Show the device headers, of which there is one copy, beside the C API's: where an installed package has both."""
-    folder = ROOT / "madspace" / "include" / "madspace"
-    for link in folder.iterdir():
+    target = ROOT / "madspace" / "include"
+    for link in (target / "madspace").iterdir():
         if not link.exists():  # a header that is gone
             link.unlink()
-    for header in DEVICE_HEADERS.glob("*.h"):
-        link = folder / header.name
+    for header in (ROOT / "cuda_src" / "include" / "madspace").glob("*.h"):
+        link = target / "madspace" / header.name
         if not link.exists():
             link.symlink_to(Path("../../../cuda_src/include/madspace") / header.name)
+    if not (target / "phasespace").is_symlink():
+        (target / "phasespace").symlink_to(Path("../../cuda_src/phasespace"))
 
 
 class BuildPy(build_py):
@@ -38,7 +41,10 @@ class BuildPy(build_py):
             shutil.rmtree(Path(self.build_lib) / "madspace", ignore_errors=True)
         super().run()
         if not self.editable_mode:
-            shutil.copytree(DEVICE_HEADERS, Path(self.build_lib) / "madspace/include/madspace", dirs_exist_ok=True)
+            for folder in HEADERS:
+                copy = Path(self.build_lib) / "madspace" / "include" / Path(folder).name
+                sources = shutil.ignore_patterns("*.cu", "t_chain.def")
+                shutil.copytree(ROOT / "cuda_src" / folder, copy, ignore=sources, dirs_exist_ok=True)
 
 
 class BuildCubins(Command):

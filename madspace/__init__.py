@@ -2,7 +2,7 @@
 
 from importlib import metadata as _metadata
 
-from madspace import kda
+from madspace import kda, random
 from madspace.capi import _table as _capi_table
 from madspace.core._foreign import release_inputs
 from madspace.core._library import is_available
@@ -158,6 +158,7 @@ __all__ = [
     "memory_stats",
     "multichannel_batch_size",
     "preload",
+    "random",
     "release_inputs",
     "set_allocator",
     "set_num_threads",

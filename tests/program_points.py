@@ -1,5 +1,6 @@
 """Graphs and arrays that several tests of programs use."""
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,19 @@ from madspace import FunctionBuilder, NamedTypes
 FOLDER = Path(__file__).parent / "data" / "programs"
 # Made with MadSpace 0.2.1 on a CPU: its JSON files, and arrays NAME/in/ARGUMENT, NAME/global/NAME, NAME/out/RESULT.
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def _tool(name):
+    """Return a module of the folder tools."""
+    path = Path(__file__).resolve().parents[1] / "tools" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fuse_programs = _tool("fuse_programs")
+chain = fuse_programs.chain
 
 
 def function_of(types, fill):
@@ -43,3 +57,9 @@ def upstream(name):
             context.define_global(key.split("/")[2], dtype, array.shape[1:]).numpy()[...] = array
     inputs = [kept[f"{name}/in/{key}"] for key in function.inputs.index_map()]
     return function, context, inputs, {key: kept[f"{name}/out/{key}"] for key in function.outputs.index_map()}
+
+
+def chain_arguments(n, batch, seed=1):
+    """Return random arguments of a chain into n particles."""
+    randoms = np.random.default_rng(seed).random((3 * n - 4, batch))
+    return [*randoms, np.full(batch, 1000.0), *(np.full(batch, 10.0 * i) for i in range(n))]

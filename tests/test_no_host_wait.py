@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
+from program_points import function_of
 
 import madspace
 from madspace import kda
@@ -65,6 +66,9 @@ ALLOCATES = {
     "Tensor.copy": lambda e: e.tensor.copy(stream=e.stream),
     "empty": lambda e: madspace.empty(3, device=e.device, stream=e.stream),
     "zeros": lambda e: madspace.zeros(3, device=e.device, stream=e.stream),
+    "random.uniform": lambda e: madspace.random.uniform((8, 2), seed=1, device=e.device, stream=e.stream),
+    "FunctionRuntime.call (new results)": lambda e: e.runtime.call(e.inputs[:2], stream=e.stream),
+    "FunctionRuntime.call (random numbers)": lambda e: e.runtime.call([None, e.inputs[0]], stream=e.stream, seed=1),
     "kda.allocate_workspace": lambda e: kda.allocate_workspace(e.kda["q"]),
     "kda.fwd (new out)": lambda e: kda.fwd(**e.kda | {"out": None}, stream=e.stream),
     "TPropagatorMapping.map_forward (new outputs)": lambda e: e.mapping.map_forward(e.inputs, stream=e.stream),
@@ -97,6 +101,7 @@ CALLS = {
     "Workspace.tensor": lambda e: e.untouched.tensor(),
     "Workspace.wrap": lambda e: madspace.Workspace.wrap(e.bytes),
     "fork_streams": lambda e: madspace.join_streams(e.stream, madspace.fork_streams(e.stream, 2)),
+    "FunctionRuntime.call (out)": lambda e: e.runtime.call(e.inputs[:2], out=[e.outputs[5]], stream=e.stream),
     "from_dlpack": lambda e: madspace.from_dlpack(e.tensor, stream=e.stream),
     "get_stream": lambda e: madspace.get_stream(),
     "join_streams": lambda e: madspace.join_streams(e.stream, madspace.fork_streams(e.stream, 2)),
@@ -117,7 +122,7 @@ def inside(e):
         e.words.fill(3)
 
 
-# Functions and what they are made of: arrays of the CPU alone.
+# Functions and what they are made of: device work is in the calls of FunctionRuntime alone.
 MODULES = ["builder", "context", "function", "generator", "graph", "mapping", "program", "runtime", "types", "values"]
 ON_THE_CPU = {f"madspace.phasespace.{name}" for name in MODULES}
 
@@ -129,7 +134,10 @@ def is_on_the_cpu(thing):
 
 def public_names():
     """Yield the names of all that can be called, by functions and by the methods of public classes."""
-    spaces = {"": (madspace, [*madspace.__all__, "compile"]), "kda.": (kda, kda.__all__)}
+    spaces = {"": (madspace, [*madspace.__all__, "compile"])}
+    spaces |= {
+        f"{space.__name__.removeprefix('madspace.')}.": (space, space.__all__) for space in (kda, madspace.random)
+    }
     for prefix, (space, names) in spaces.items():
         for name in names:
             thing = getattr(space, name)
@@ -187,6 +195,7 @@ def env(device, stream, module):
         untouched=madspace.Workspace(256, device, stream=stream),
         layout=layout,
         mapping=mapping,
+        runtime=madspace.FunctionRuntime(function_of([madspace.batch_float] * 2, lambda b, x, y: [b.add(x, y)])),
         inputs=[zeros(8, device=device, stream=stream) for _ in range(9)],
         outputs=[
             *(zeros((8, 4), device=device, stream=stream) for _ in range(5)),

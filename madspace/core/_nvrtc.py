@@ -68,6 +68,14 @@ def _headers(*folders: Path) -> tuple[str, ...]:
     return ()
 
 
+def version() -> tuple[int, int]:
+    """Return the compiler's version."""
+    library = find().library
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+    return major.value, minor.value
+
+
 def supported() -> list[int]:
     """Return the compute capabilities that the compiler knows, times ten, in rising order."""
     library = find().library

@@ -96,7 +96,7 @@ def compile_image(
         texts[header] = _as_bytes(f"headers[{header!r}]", content)
     options = _as_tuple("options", options, (str,))
     folders = [os.fspath(folder) for folder in _as_tuple("include_dirs", include_dirs, (str, os.PathLike))]
-    target = _target(arch)
+    target = target_of(arch)
     folders += [get_include(), *_nvrtc.find().include]
     # NVRTC's cache is the driver's, which it would start behind our back, also where forks are still to come.
     paths = [f"--include-path={folder}" for folder in folders]
@@ -167,7 +167,8 @@ def _as_bytes(what: str, text: str | bytes) -> bytes:
     return text
 
 
-def _target(arch: Arch) -> str:
+def target_of(arch: Arch) -> str:
+    """Return the target that `compile_image` compiles for."""
     if isinstance(arch, str):
         if _TARGET.fullmatch(arch) is None:
             raise ValueError(f"arch: expected a name like 'sm_90a' or 'compute_80', or a Device, got {arch!r}")

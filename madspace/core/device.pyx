@@ -99,6 +99,11 @@ cdef class Device:
         return self.attribute(cydriver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
 
     @property
+    def max_shared_per_multiprocessor(self):
+        """Bytes of shared memory that the blocks of a multiprocessor have together; an int."""
+        return self.attribute(cydriver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)
+
+    @property
     def total_memory(self):
         """Memory of the device, in bytes."""
         cdef size_t nbytes

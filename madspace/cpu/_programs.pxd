@@ -16,12 +16,19 @@ cdef extern from "../cpu/program.h" namespace "madspace" nogil:
         long long stride
         int kind
         int reg[4]
+    ctypedef struct ProgramDraw:
+        unsigned long long k
+        int reg[2]
     ctypedef struct Program:
         const int* registers
         const ProgramStep* steps
         const double* constants
         const ProgramColumn* inputs
         const ProgramColumn* outputs
+        const ProgramDraw* draws
+        long long n_draws
+        unsigned long long seed
+        unsigned long long offset
         long long n_steps
         long long n_inputs
         long long n_outputs

@@ -14,4 +14,7 @@ def run_program(
     n_registers: int,
     inputs: Iterable[tuple[NDArray[Any], Sequence[int]]],
     outputs: Iterable[tuple[NDArray[Any], Sequence[int]]],
+    draws: Sequence[int] = ...,
+    seed: int = ...,
+    offset: int = ...,
 ) -> None: ...

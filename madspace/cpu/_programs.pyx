@@ -201,7 +201,27 @@ cdef class _Code:
         return 0 <= n_in <= <int>MAX_VALUES and 0 <= n_out <= <int>MAX_VALUES and info.accepts(n_in, n_out)
 
 
-def run_program(code, constants, n_registers, inputs, outputs):
+cdef vector[ProgramDraw] add_draws(_Code program, object draws) except *:
+    """Check the registers of random numbers and return them in pairs."""
+    cdef vector[ProgramDraw] pairs
+    cdef ProgramDraw pair
+    cdef int lowest = <int>program.constants.size()
+    registers = list(draws)
+    for k in range(0, len(registers), 2):
+        pair.k = k // 2
+        for i in range(2):
+            register = registers[k + i] if k + i < len(registers) else -1
+            if register != -1 and not lowest <= register < program.n_registers:
+                raise ValueError(f"draws: expected registers {lowest} to {program.n_registers - 1}, got {register}")
+            pair.reg[i] = register
+            if register >= 0:
+                program.written[register] = 1
+        if pair.reg[0] >= 0 or pair.reg[1] >= 0:
+            pairs.push_back(pair)
+    return pairs
+
+
+def run_program(code, constants, n_registers, inputs, outputs, draws=(), seed=0, offset=0):
     """Run a program over a batch of events.
 
     Everything is checked before anything runs. The GIL is released, and pieces of the batch go to threads.
@@ -220,6 +240,10 @@ def run_program(code, constants, n_registers, inputs, outputs):
         in row-major order; -1 leaves an element out.
     outputs : list of (numpy.ndarray, list of int)
         The same for results, of shape (batch, ...), written in place. A value that int32 cannot hold becomes -2^31.
+    draws : list of int, optional
+        A register for each random number of an event, as `madspace.random.uniform` makes them; -1 leaves one out.
+    seed, offset : int, optional
+        Of these numbers; offset is the number of the first event.
 
     Raises
     ------
@@ -237,6 +261,7 @@ def run_program(code, constants, n_registers, inputs, outputs):
     cdef int64_t n
     cdef Program args
     cdef atomic[int] out_of_memory
+    cdef vector[ProgramDraw] pairs
     program.set_up(constants, n_registers)
     lowest = <int>program.constants.size()
     for index, (array, registers) in enumerate(inputs):
@@ -244,6 +269,7 @@ def run_program(code, constants, n_registers, inputs, outputs):
     for i in range(reads.columns.size()):
         for k in range(4 if reads.columns[i].kind == kFourFloat64 else 1):
             program.written[reads.columns[i].reg[k]] = 1
+    pairs = add_draws(program, draws)
     program.read(code)
     writes.batch, writes.one = reads.batch, reads.one
     for index, (array, registers) in enumerate(outputs):
@@ -258,6 +284,7 @@ def run_program(code, constants, n_registers, inputs, outputs):
     args.registers, args.steps, args.constants = program.words.data(), program.steps.data(), program.constants.data()
     args.inputs, args.outputs = reads.columns.data(), writes.columns.data()
     args.n_steps, args.n_inputs, args.n_outputs = program.steps.size(), reads.columns.size(), writes.columns.size()
+    args.draws, args.n_draws, args.seed, args.offset = pairs.data(), pairs.size(), seed, offset
     args.n_constants, args.n_registers = lowest, program.n_registers
     args.n_scratch, args.n_pointers = program.n_scratch, program.n_pointers
     args.out_of_memory = &out_of_memory

@@ -5,7 +5,7 @@
 
 #include "host_kernel.h"
 
-#define MS_TABLES(X) X(madspace_kda_forward) X(madspace_program) X(madspace_t_chain)
+#define MS_TABLES(X) X(madspace_kda_forward) X(madspace_program) X(madspace_random) X(madspace_t_chain)
 
 #if defined(__x86_64__)
 #define MS_DECLARE(table)                             \

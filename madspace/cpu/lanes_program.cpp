@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "host_kernel.h"
+#include "madspace/philox.h"
 #include "op_rows.h"
 #include "program.h"
 
@@ -78,6 +79,19 @@ void load(const ProgramColumn& column, i64 first, int count, Row* file) {
     }
 }
 
+void draw(const Program& program, const ProgramDraw& pair, i64 first, Row* file) {
+    double* to[2];
+    Row unused;
+    for (int i = 0; i < 2; ++i) to[i] = pair.reg[i] < 0 ? unused : file[pair.reg[i]];
+    MS_INDEPENDENT
+    for (int i = 0; i < kLanes; ++i) {
+        const u64 event = program.offset + static_cast<u64>(first + i);
+        const Values<double, 2> x = uniform_pair(program.seed, event, pair.k);
+        to[0][i] = x[0];
+        to[1][i] = x[1];
+    }
+}
+
 // What int32 cannot hold becomes its lowest value.
 inline int to_int32(double x) {
     constexpr double kLowest = -2147483648.0, kHighest = 2147483647.0;
@@ -130,6 +144,7 @@ void run_program(const void* raw_program, i64 begin, i64 end) {
     for (i64 first = begin; first < end; first += kLanes) {
         const int count = end - first < kLanes ? static_cast<int>(end - first) : kLanes;
         for (i64 k = 0; k < program.n_inputs; ++k) load(program.inputs[k], first, count, file);
+        for (i64 k = 0; k < program.n_draws; ++k) draw(program, program.draws[k], first, file);
         run_steps(program, file, scratch, in, out, results);
         for (i64 k = 0; k < program.n_outputs; ++k) store(program.outputs[k], first, count, file);
     }

@@ -22,13 +22,21 @@ struct ProgramColumn {
     int reg[4];
 };
 
+// Numbers 2 k and 2 k + 1 of an event, drawn instead of read; a register of -1 is not wanted.
+struct ProgramDraw {
+    unsigned long long k;
+    int reg[2];
+};
+
 struct Program {
     const int* registers;
     const ProgramStep* steps;
     const double* constants;
     const ProgramColumn* inputs;
     const ProgramColumn* outputs;
-    long long n_steps, n_inputs, n_outputs;
+    const ProgramDraw* draws;
+    long long n_steps, n_inputs, n_outputs, n_draws;
+    unsigned long long seed, offset;  // of the draws; offset: number of the first event
     int n_constants, n_registers;
     int n_scratch;   // rows that the hungriest list step may need
     int n_pointers;  // the most inputs or outputs of any step

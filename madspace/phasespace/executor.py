@@ -25,11 +25,15 @@ class Executor(Protocol):
         n_registers: int,
         inputs: Operands,
         outputs: Operands,
+        draws: Sequence[int] = (),
+        seed: int = 0,
+        offset: int = 0,
     ) -> None:
         """Run the code for every event.
 
         An input is an array of shape ``(batch or 1, *shape)`` with the register of each element of an event, -1 where
-        it is not read; an output is a C-contiguous array of shape ``(batch, *shape)`` likewise.
+        it is not read; an output is a C-contiguous array of shape ``(batch, *shape)`` likewise. `draws` are the
+        registers of random numbers, those of `madspace.random.uniform` with this seed and offset.
         """
 
 

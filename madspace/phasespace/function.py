@@ -1,7 +1,8 @@
 """Function: a finished compute graph that can be called, saved and loaded."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from madspace.phasespace import function_json
 from madspace.phasespace.graph import Graph
@@ -14,7 +15,8 @@ __all__ = ["Function"]
 class Function(Graph):
     """A finished compute graph; `FunctionBuilder.function` makes it.
 
-    Calling it runs it on the CPU: it is compiled at the first call. See `FunctionRuntime` for what arguments may be.
+    Calling it runs it where its arguments are: it is compiled at the first call. See `FunctionRuntime` for what they
+    may be.
     """
 
     __slots__ = ("_runtime",)
@@ -23,7 +25,16 @@ class Function(Graph):
         super().__init__(*args, **named)
         self._runtime: FunctionRuntime | None = None
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(
+        self,
+        *args: Any,
+        out: Sequence[Any] | None = None,
+        stream: Any = None,
+        seed: SupportsIndex | None = None,
+        offset: SupportsIndex = 0,
+        n_events: SupportsIndex | None = None,
+        **named: Any,
+    ) -> Any:
         """Run the function.
 
         Parameters
@@ -32,6 +43,8 @@ class Function(Graph):
             The arguments in order.
         **named : array
             The arguments by name instead.
+        out, stream, seed, offset, n_events : optional
+            As of `FunctionRuntime.call`.
 
         Returns
         -------
@@ -42,7 +55,7 @@ class Function(Graph):
             args = tuple(arguments_by_name(self._inputs.keys(), args, named))
         if self._runtime is None:
             self._runtime = FunctionRuntime(self)
-        results = self._runtime.arrays(args)
+        results = self._runtime.arrays(args, out=out, stream=stream, seed=seed, offset=offset, n_events=n_events)
         if len(results) == 1:
             return results[0]
         return result_type(tuple(self._outputs.keys()))._make(results)

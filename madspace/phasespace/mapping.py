@@ -1,7 +1,7 @@
 """Mapping: an invertible map that builds one function for each direction."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from madspace.core._foreign import release_inputs
 from madspace.errors import UnsupportedOpError
@@ -138,7 +138,18 @@ class Mapping:
         """Return the inverse as a function of the outputs, then the conditions; its last result is ``det``."""
         return self._function(False)
 
-    def map_forward(self, inputs: Sequence[Any] = (), conditions: Sequence[Any] = (), **named: Any) -> Any:
+    def map_forward(
+        self,
+        inputs: Sequence[Any] = (),
+        conditions: Sequence[Any] = (),
+        *,
+        out: Sequence[Any] | None = None,
+        stream: Any = None,
+        seed: SupportsIndex | None = None,
+        offset: SupportsIndex = 0,
+        n_events: SupportsIndex | None = None,
+        **named: Any,
+    ) -> Any:
         """Map inputs to outputs.
 
         Parameters
@@ -146,6 +157,11 @@ class Mapping:
         inputs, conditions : sequence of arrays
             The arguments of `forward_function`; the two lists are read one after the other. See `FunctionRuntime` for
             what arrays may be.
+        out, stream, offset, n_events : optional
+            As of `FunctionRuntime.call`.
+        seed : int, optional
+            Makes random numbers of the inputs that are None, and of all of them if `inputs` is left out: as
+            ``madspace.random.uniform`` does, but where they are used.
         **named : array
             The arguments by name, if both lists are left out.
 
@@ -154,11 +170,22 @@ class Mapping:
         Result
             A named tuple of the outputs and ``det``.
         """
-        return self._map(True, inputs, conditions, named)
+        if seed is not None and not inputs and not named:
+            inputs = [None] * len(self._input_types)
+        options = {"out": out, "stream": stream, "seed": seed, "offset": offset, "n_events": n_events}
+        return self._map(True, inputs, conditions, named, options)
 
-    def map_inverse(self, inputs: Sequence[Any] = (), conditions: Sequence[Any] = (), **named: Any) -> Any:
+    def map_inverse(
+        self,
+        inputs: Sequence[Any] = (),
+        conditions: Sequence[Any] = (),
+        *,
+        out: Sequence[Any] | None = None,
+        stream: Any = None,
+        **named: Any,
+    ) -> Any:
         """Map outputs back to inputs; ``det`` is the reciprocal of the forward one. See `map_forward`."""
-        return self._map(False, inputs, conditions, named)
+        return self._map(False, inputs, conditions, named, {"out": out, "stream": stream})
 
     def release_inputs(self, *, wait: bool = False) -> int:
         """Give inputs of other libraries back to their owners, as `madspace.release_inputs` does.
@@ -175,14 +202,21 @@ class Mapping:
         """
         return release_inputs(wait=wait)
 
-    def _map(self, is_forward: bool, inputs: Sequence[Any], conditions: Sequence[Any], named: dict[str, Any]) -> Any:
+    def _map(
+        self,
+        is_forward: bool,
+        inputs: Sequence[Any],
+        conditions: Sequence[Any],
+        named: dict[str, Any],
+        options: dict[str, Any],
+    ) -> Any:
         arguments = [*inputs, *conditions]
         if named:
             before, _ = self._sides(is_forward)
             arguments = arguments_by_name(before.keys() + self._condition_types.keys(), arguments, named)
         if is_forward not in self._functions:
             self._functions[is_forward] = self._function(is_forward)
-        return self._functions[is_forward](*arguments)
+        return self._functions[is_forward](*arguments, **options)
 
 
 def _joined(first: NamedTypes, second: NamedTypes) -> NamedTypes:

@@ -1,7 +1,8 @@
-"""FunctionRuntime: runs a compiled function on arrays on the CPU."""
+"""FunctionRuntime: runs a compiled function on arrays, on the CPU or on a GPU."""
 
+import operator
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,18 +11,26 @@ from madspace.core.creation import asarray
 from madspace.core.tensor import Tensor
 from madspace.errors import DeviceMismatchError, DTypeError, ShapeError, UnsupportedOpError
 from madspace.phasespace import executor
+from madspace.phasespace._program_op import ProgramOp
+from madspace.phasespace.columns import draws
 from madspace.phasespace.compile import compile_graph
 from madspace.phasespace.context import Context, default_context
+from madspace.phasespace.draws import check_draw
 from madspace.phasespace.graph import Graph
+from madspace.phasespace.jit import is_wanted
 from madspace.phasespace.program import Program, ProgramArgument
 from madspace.phasespace.types import BatchSize
 from madspace.phasespace.values import NamedValues
 
 __all__ = ["FunctionRuntime"]
 
+Draw: TypeAlias = tuple[int, int, int]
+# What is on the CPU for sure.
+_HOST_KINDS = (np.ndarray, np.generic, float, int)
+
 
 class FunctionRuntime:
-    """A function, compiled for the CPU.
+    """A function, compiled; it runs where its arguments are.
 
     Parameters
     ----------
@@ -29,6 +38,11 @@ class FunctionRuntime:
         What to run.
     context : Context, optional
         Where its globals are; the default context if left out.
+    jit : bool, optional
+        Whether to compile a kernel of its own for a GPU where none comes with the package, which takes a second or so
+        at the first call (CompileError where NVRTC is not installed); ``MADSPACE_JIT`` if left out. Compiled kernels
+        are kept in ``MADSPACE_CACHE_DIR`` (``~/.cache/madspace/kernels``). Without it such a function is interpreted,
+        which gives the same results at some half of the speed.
 
     Raises
     ------
@@ -39,26 +53,34 @@ class FunctionRuntime:
 
     Notes
     -----
-    Arguments are float64 or int32 arrays of shape ``(batch, *shape)`` on the CPU, of any strides and from any library;
-    nothing is cast. Length 1 stands for every event, other lengths must agree. Arguments of a type without batch axis
-    are numbers, or arrays of shape ``shape`` or ``(1, *shape)``. Results are C-contiguous and new. A result that all
-    events share has length 1. Large batches are split over threads (``MADSPACE_NUM_THREADS``).
+    Arguments are float64 or int32 arrays of shape ``(batch, *shape)``, all on one device, of any strides and from any
+    library; nothing is cast. Length 1 stands for every event, other lengths must agree. Arguments of a type without
+    batch axis are numbers, or arrays of shape ``shape`` or ``(1, *shape)``. Results are C-contiguous and new, unless
+    `out` has arrays for them. A result that all events share has length 1.
+
+    On the CPU large batches are split over threads (``MADSPACE_NUM_THREADS``). On a GPU a call is one kernel launch on
+    its stream: nothing is waited for or copied, and nothing is allocated if all of `out` is given; new results share
+    one allocation. A function too large for a GPU raises UnsupportedOpError at its first call there, as does one with
+    globals.
     """
 
-    def __init__(self, function: Graph, context: Context | None = None) -> None:
+    def __init__(self, function: Graph, context: Context | None = None, *, jit: bool | None = None) -> None:
         self._function = function
+        self._kernels = "any" if is_wanted(jit) else "shipped"
         self._context = default_context() if context is None else context
         self._is_shared = [value.type.batch_size == BatchSize.one for value in function.inputs]
         self._argument_names = function.inputs.keys()
         self._global_names = [name for name, _ in function.globals]
+        self._result_names = function.outputs.keys()
         self._executor = executor.cpu_executor()
-        table = self._executor.op_table()
+        self._table = self._executor.op_table()
+        self._gpu: ProgramOp | None = None
         # What all events share is computed once, by a program of its own.
-        shared = [value.type.batch_size == BatchSize.one for value in function.outputs]
+        self._is_shared_result = [value.type.batch_size == BatchSize.one for value in function.outputs]
         self._parts = [
-            _Part(function, [i for i, flag in enumerate(shared) if flag is wanted], wanted, table)
+            _Part(function, [i for i, flag in enumerate(self._is_shared_result) if flag is wanted], wanted, self._table)
             for wanted in (True, False)
-            if wanted in shared or not (wanted or shared)
+            if wanted in self._is_shared_result or not (wanted or self._is_shared_result)
         ]
 
     @property
@@ -66,18 +88,79 @@ class FunctionRuntime:
         """The compiled code: for what all events share, if there is such a result, and for each event."""
         return [part.program for part in self._parts]
 
-    def __call__(self, *args: Any) -> Any:
-        """Run the function; return its only result, or a tuple of all, as arrays of the first argument's library."""
-        results = self.arrays(args)
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Run the function; return its only result, or a tuple of all, as arrays of the first argument's library.
+
+        See `call` for the options.
+        """
+        results = self.arrays(args, **options)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def call(self, args: Sequence[Any]) -> list[Tensor]:
-        """Run the function and return its results as tensors."""
-        return [asarray(result) for result in self._run(args)]
+    def call(
+        self,
+        args: Sequence[Any],
+        *,
+        out: Sequence[Any] | None = None,
+        stream: Any = None,
+        seed: SupportsIndex | None = None,
+        offset: SupportsIndex = 0,
+        n_events: SupportsIndex | None = None,
+    ) -> list[Any]:
+        """Run the function and return its results as tensors.
 
-    def arrays(self, args: Sequence[Any]) -> list[Any]:
-        """Run the function and return its results as arrays of the first argument's library."""
-        return [_as_kind_of(result, args[0] if args else None) for result in self._run(args)]
+        Parameters
+        ----------
+        args : sequence of arrays
+            The arguments in order.
+        out : sequence of arrays, optional
+            Arrays for the results, in their order; ``None`` entries are made. Of the results' shapes and types,
+            writable, on the device of the arguments, without memory in common with them or each other; what belongs to
+            one event is contiguous. They are returned as they are.
+        stream : optional
+            Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
+            By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
+            first array, else the device's own stream.
+        seed : int, optional
+            Arguments that are None are random numbers: column by column those of
+            ``madspace.random.uniform((batch, count), seed=seed, offset=offset)``, where `count` is how many one event
+            needs. They are made where they are used and never stored.
+        offset : int, optional
+            The number of the first event.
+        n_events : int, optional
+            The number of events, where no array tells.
+
+        Raises
+        ------
+        ShapeError
+            Wrong number of arrays, shape, length or alignment.
+        DTypeError
+            An array is of another type.
+        DeviceMismatchError
+            Not all arrays are on one device.
+        ValueError
+            A result is read-only or shares memory with another array, or `stream` is given on the CPU.
+        TypeError
+            An argument is no array.
+        UnsupportedOpError
+            The arguments are on a GPU, and the function does not fit it.
+        OutOfMemoryError, DriverError
+            The results do not fit into the device's memory, or the driver refused the launch.
+        """
+        results = self._run(args, out, stream, _draw(seed, offset, n_events), as_tensors=True)
+        return [x if isinstance(x, Tensor) or out is not None else asarray(x) for x in results]
+
+    def arrays(
+        self,
+        args: Sequence[Any],
+        *,
+        out: Sequence[Any] | None = None,
+        stream: Any = None,
+        seed: SupportsIndex | None = None,
+        offset: SupportsIndex = 0,
+        n_events: SupportsIndex | None = None,
+    ) -> list[Any]:
+        """Run the function and return its results as arrays of the first argument's library; see `call`."""
+        return self._run(args, out, stream, _draw(seed, offset, n_events), as_tensors=False)
 
     def call_with_grad(self, args: Sequence[Any], input_requires_grad: Sequence[bool]) -> NoReturn:
         """Raise UnsupportedOpError: there are no derivatives yet."""
@@ -93,23 +176,73 @@ class FunctionRuntime:
         """Return 0, the number of inputs still held: a call on the CPU is over when it returns."""
         return 0
 
-    def _run(self, args: Sequence[Any]) -> list[NDArray[Any]]:
-        """Check the arguments, run the programs and return the results in order."""
+    def _run(
+        self, args: Sequence[Any], out: Sequence[Any] | None, stream: Any, draw: Draw | None, *, as_tensors: bool
+    ) -> list[Any]:
+        """Run the function where the arguments are."""
         if len(args) != len(self._argument_names):
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
             )
+        if not all(isinstance(x, _HOST_KINDS) or (x is None and draw) for x in args):
+            results = self._gpu_op()(list(args), out, stream, as_tensors, draw)
+            if results is not None:
+                return results
+        if stream is not None:
+            raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
+        return self._run_on_cpu(args, out, draw, as_tensors)
+
+    def _gpu_op(self) -> ProgramOp:
+        """Return what runs the function on GPUs."""
+        if self._gpu is None:
+            if self._global_names:
+                raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
+            program = compile_graph(self._function, self._table)
+            shared = self._parts[0].program if self._parts[0].is_shared else None
+            self._gpu = ProgramOp(program, shared, self._is_shared, self._is_shared_result, self._kernels)
+        return self._gpu
+
+    def _run_on_cpu(
+        self, args: Sequence[Any], out: Sequence[Any] | None, draw: Draw | None, as_tensors: bool
+    ) -> list[Any]:
         arguments = self._parts[0].program.inputs
         arrays = [
-            _checked(argument, array, is_shared)
+            None
+            if array is None and draw and _can_be_drawn(argument, is_shared)
+            else _checked(argument, array, is_shared)
             for argument, array, is_shared in zip(arguments, args, self._is_shared, strict=False)
         ]
-        batch = _common_batch(self._argument_names, arrays)
+        batch = _common_batch(self._argument_names, arrays, -1 if draw is None else draw[2])
         arrays += [self._context.array(x.name, x.dtype, x.shape) for x in arguments[len(arrays) :]]
+        given = self._given(out, arrays, batch)
         results: dict[int, NDArray[Any]] = {}
         for part in self._parts:
-            results.update(part.run(self._executor, arrays, batch))
-        return [results[i] for i in range(len(results))]
+            results.update(part.run(self._executor, arrays, batch, given, draw))
+        first = next((x for x in args if x is not None and not as_tensors), None)
+        made = [_as_kind_of(results[i], first) for i in range(len(results))]
+        return made if out is None else [new if x is None else x for new, x in zip(made, out, strict=True)]
+
+    def _given(
+        self, out: Sequence[Any] | None, arrays: list[NDArray[Any] | None], batch: int
+    ) -> list[NDArray[Any] | None]:
+        """Check the arrays for results."""
+        if out is None:
+            return [None] * len(self._result_names)
+        if len(out) != len(self._result_names):
+            raise ShapeError(
+                f"out: expected {len(self._result_names)} entries ({', '.join(self._result_names)}), got {len(out)}"
+            )
+        places = {i: x for part in self._parts for i, x in zip(part.positions, part.program.outputs, strict=True)}
+        given: list[NDArray[Any] | None] = []
+        for i, (name, result) in enumerate(zip(self._result_names, out, strict=True)):
+            label = f"out[{i}] ({name})"
+            length = 1 if self._is_shared_result[i] else batch
+            array = None if result is None else _checked_result(label, places[i], result, length)
+            for other, known in [*zip(self._argument_names, arrays, strict=False), *enumerate(given)]:
+                if array is not None and known is not None and np.may_share_memory(array, known):
+                    raise ValueError(f"{label}: expected memory of its own, got memory shared with {other}")
+            given.append(array)
+        return given
 
 
 class _Part:
@@ -132,15 +265,30 @@ class _Part:
             if any(register >= 0 for register in argument.registers)
         ]
 
-    def run(self, executor: executor.Executor, arrays: list[NDArray[Any]], batch: int) -> dict[int, NDArray[Any]]:
+    def run(
+        self,
+        executor: executor.Executor,
+        arrays: list[NDArray[Any] | None],
+        batch: int,
+        given: list[NDArray[Any] | None],
+        draw: Draw | None,
+    ) -> dict[int, NDArray[Any]]:
         """Return the results by position."""
         size = 1 if self.is_shared else batch
-        results = [np.empty((size, *x.shape), x.dtype) for x in self.program.outputs]
+        results = []
+        for i, x in zip(self.positions, self.program.outputs, strict=True):
+            array = given[i]
+            results.append(np.empty((size, *x.shape), x.dtype) if array is None else array)
         pairs = zip(results, self.program.outputs, strict=True)
         outputs = [(result, argument.registers) for result, argument in pairs if argument.registers]
         if size and outputs:
-            inputs = [(arrays[i], registers) for i, registers in self.used]
-            executor.run_program(self.code, self.program.constants, self.program.n_registers, inputs, outputs)
+            inputs = [(array, registers) for i, registers in self.used if (array := arrays[i]) is not None]
+            code = self.code, self.program.constants, self.program.n_registers
+            registers = draws(self.program, [i for i, array in enumerate(arrays) if array is None])
+            if draw is None or max(registers, default=-1) < 0:
+                executor.run_program(*code, inputs, outputs)
+            else:
+                executor.run_program(*code, inputs, outputs, registers, *draw[:2])
         return dict(zip(self.positions, results, strict=True))
 
 
@@ -163,11 +311,52 @@ def _checked(argument: ProgramArgument, array: Any, is_shared: bool) -> NDArray[
     return np.require(array, requirements="A")
 
 
-def _common_batch(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> int:
+def _checked_result(label: str, argument: ProgramArgument, result: Any, length: int) -> NDArray[Any]:
+    """Return an array for a result as a NumPy array."""
+    if isinstance(result, np.ndarray):
+        array: NDArray[Any] = result
+    else:
+        tensor = asarray(result)
+        if tensor.device != "cpu":
+            raise DeviceMismatchError(f"{label}: expected an array on the CPU, got one on {tensor.device}")
+        array = tensor.numpy()
+    if array.dtype != argument.dtype or not array.dtype.isnative:
+        raise DTypeError(f"{label}: expected dtype {argument.dtype}, got {array.dtype}")
+    if array.shape != (length, *argument.shape):
+        raise ShapeError(f"{label}: expected shape {(length, *argument.shape)}, got {array.shape}")
+    if not array.flags.writeable:
+        raise ValueError(f"{label}: expected a writable array, got a read-only one")
+    if length and not array[0].flags.c_contiguous:
+        raise ShapeError(f"{label}: expected events that are contiguous, got strides {array.strides} (in bytes)")
+    if not array.flags.aligned:
+        raise ShapeError(f"{label}: expected aligned data")
+    return array
+
+
+def _draw(seed: SupportsIndex | None, offset: SupportsIndex, n_events: SupportsIndex | None) -> Draw | None:
+    """Return what random numbers a call draws: seed, number of the first event, number of events (-1: see arrays)."""
+    count = -1 if n_events is None else operator.index(n_events)
+    if n_events is not None and count < 0:
+        raise ValueError(f"n_events: expected 0 or more, got {count}")
+    if seed is None:
+        if n_events is not None or operator.index(offset) != 0:
+            raise TypeError("seed: expected an int with offset or n_events, got None")
+        return None
+    return *check_draw(seed, offset), count
+
+
+def _can_be_drawn(argument: ProgramArgument, is_shared: bool) -> bool:
+    """Return True for an argument that random numbers can stand for; TypeError for another one."""
+    if is_shared or argument.dtype != np.float64:
+        raise TypeError(f"{argument.name}: expected an array, got None: only float64 of each event is drawn")
+    return True
+
+
+def _common_batch(names: Sequence[str], arrays: Sequence[NDArray[Any] | None], n_events: int) -> int:
     """Return the number of events; arrays of length 1 fit any."""
-    batch, source = 1, ""
+    batch, source = (1, "") if n_events < 0 else (n_events, "n_events")
     for name, array in zip(names, arrays, strict=True):
-        length = array.shape[0]
+        length = 1 if array is None else array.shape[0]
         if length == 1:
             continue
         if source and length != batch:

@@ -47,7 +47,7 @@ def test_properties(device):
     assert device.name
     assert device.compute_capability >= (8, 0)
     assert device.multiprocessor_count > 0
-    assert device.max_shared_per_block >= 48 * 1024
+    assert device.max_shared_per_multiprocessor >= device.max_shared_per_block >= 48 * 1024
     assert 0 < device.free_memory <= device.total_memory
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", device.uuid)
     assert re.fullmatch(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d", device.pci_bus_id)

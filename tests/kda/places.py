@@ -149,13 +149,13 @@ def _twin(channels):
 
 def problem_of_kernels():
     """Return what a kernel did wrong that no result shows; empty where nothing is known."""
-    return warp_machine.problem() if warp_machine.is_loaded() else ""
+    return warp_machine.problem()
 
 
 def register_kernels(fake):
     """Let the fake driver run the CUDA kernels lane by lane, or where that cannot be the host's kernel."""
     if platform.machine() == "x86_64":
-        warp_machine.register(fake)
+        warp_machine.register(fake, "kda")
     else:
         register_host_kernels(fake)
 

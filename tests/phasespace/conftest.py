@@ -3,15 +3,18 @@
 import ctypes
 
 import numpy as np
+import op_calls
 import program_reference
 import pytest
-from program_points import upstream
+import warp_machine
+from program_points import fuse_programs, upstream
 
 import madspace
 from madspace.cpu import _programs
 from madspace.cpu._lanes import host_kernel_address
 from madspace.phasespace import executor
 from madspace.phasespace.compile import compile_graph
+from madspace.phasespace.fused import fused_source
 
 KERNELS = [f"t_chain_{order}_{power}" for order in ("0", "10", "01") for power in ("uniform", "fifth", "log", "power")]
 
@@ -70,6 +73,58 @@ def fused_kernels(real_gpu):
     """Make the fused kernels launchable on the driver of the session."""
     if not real_gpu:
         _register_host_kernels()
+
+
+@pytest.fixture(scope="session")
+def program_kernels(real_gpu):
+    """Make the kernels of programs launchable on the driver of the session."""
+    if not real_gpu:
+        import fake_driver
+
+        warp_machine.register(fake_driver.load(), "phasespace")
+        shipped = "".join(text.partition("namespace madspace;")[2] for _, text in fuse_programs.sources())
+        warp_machine.register_fused(fake_driver.load(), shipped)
+
+
+@pytest.fixture(autouse=True)
+def _no_problem():
+    """Fail a test whose kernels did something wrong that no result shows."""
+    yield
+    assert warp_machine.problem() == ""
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def where(request, device, program_kernels, monkeypatch):
+    """Return the name of a device; single ops run there as well."""
+    monkeypatch.setattr(op_calls, "place", request.param)
+    return request.param
+
+
+@pytest.fixture
+def fuse(real_gpu, program_kernels, tmp_path, monkeypatch):
+    """Return a function that makes a runtime whose kernel on GPUs is compiled for it alone."""
+    monkeypatch.setenv("MADSPACE_CACHE_DIR", str(tmp_path / "kernels"))
+
+    def compiled(function, context=None, drawn=(), kernels="compiled"):
+        runtime = madspace.FunctionRuntime(function, context)
+        runtime._kernels = kernels
+        if kernels == "compiled" and not real_gpu:
+            import fake_driver
+
+            warp_machine.register_fused(fake_driver.load(), source_of(runtime, drawn))
+        return runtime
+
+    return compiled
+
+
+def source_of(runtime, drawn):
+    """Return the source of a function's fused kernels."""
+    flags = runtime._is_shared_result
+    whole = compile_graph(runtime._function, _programs.op_table())
+    programs = [(whole, flags, tuple(drawn))]
+    if any(flags):
+        programs.append((runtime.programs[0], [True] * len(runtime.programs[0].outputs)))
+    return "".join(fused_source(*program) for program in programs)
 
 
 @pytest.fixture(params=["cpu", "cuda"])

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from op_calls import call_op
 
+pytestmark = pytest.mark.usefixtures("where")
+
 RNG = np.random.default_rng(11)
 N = 400
 EDGES = [0.0, np.nextafter(0.0, 1.0), 0.5, np.nextafter(1.0, 0.0), 1.0]

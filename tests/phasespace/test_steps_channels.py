@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from op_calls import call_op
 
+pytestmark = pytest.mark.usefixtures("where")
+
 RNG = np.random.default_rng(4)
 N = 2000
 ENERGY = 1000.0

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from op_calls import call_op
 
+pytestmark = pytest.mark.usefixtures("where")
+
 ENERGY = 13000.0
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from op_calls import call_op
 
+pytestmark = pytest.mark.usefixtures("where")
+
 RNG = np.random.default_rng(3)
 N = 300
 P = RNG.normal(size=(N, 3)) * 100

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from op_calls import call_op
 
+pytestmark = pytest.mark.usefixtures("where")
+
 EDGES = [0.0, np.nextafter(0.0, 1.0), 2.0**-53, 0.5, np.nextafter(1.0, 0.0), 1.0]
 R = np.concatenate([EDGES, np.random.default_rng(0).random(500)])
 RANGES = [(0.0, 1.7e8), (30.0**2, 13000.0**2), (91.0**2 - 5, 91.0**2 + 5), (1e4, 1e4 + 1e-9), (9e3, 2e4), (1e-6, 1e-3)]

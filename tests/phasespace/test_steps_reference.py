@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from op_calls import call_op
 
+pytestmark = pytest.mark.usefixtures("where")
+
 REFERENCE = np.load(Path(__file__).resolve().parents[1] / "data" / "steps_reference.npz")
 
 

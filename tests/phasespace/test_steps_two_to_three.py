@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from op_calls import call_op
 
+pytestmark = pytest.mark.usefixtures("where")
+
 RNG = np.random.default_rng(8)
 N = 3000
 PA = np.tile([500.0, 0, 0, 500.0], (N, 1))

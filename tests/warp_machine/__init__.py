@@ -1,47 +1,98 @@
-"""Runs the CUDA kernels of KDA on the host, lane by lane (see machine.h), as kernels of the fake driver."""
+"""Runs CUDA kernels on the host, lane by lane (see machine.h), as kernels of the fake driver."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
+import os
+import re
 import shutil
+import subprocess
+import tempfile
 from pathlib import Path
-
-from compiled import compiled
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent.parent / "cuda_src"
-KERNELS = [f"kda_{stem}_{d}" for stem in ("forward", "prepare", "scan", "decode") for d in (64, 128)]
-KERNELS.append("kda_forward_wide_128")
+# Of each family: its kernels, and what the machine puts in the place of which header.
+KERNELS = {
+    "kda": [
+        *(f"kda_{stem}_{d}" for stem in ("forward", "prepare", "scan", "decode") for d in (64, 128)),
+        "kda_forward_wide_128",
+    ],
+    "phasespace": ["program_small", "program_large", "random_uniform"],
+}
+FUSED_HEAD = """
+#include "machine.h"
+#undef __shared__
+#define __shared__ static
+#include "phasespace/fused_kernel.h"
+using namespace madspace;
+alignas(1024) char memory[machine::kSharedBytes];
+char* machine::shared = memory;
+template <class Args>
+void launch(void (*kernel)(Args), void** params, const unsigned* grid, const unsigned* block) {
+    const Args& args = *static_cast<const Args*>(params[0]);
+    machine::run([&] { kernel(args); }, grid, block);
+}
+"""
+FUSED_TWIN = """
+extern "C" __attribute__((visibility("default"))) void twin_NAME(void** params, const unsigned* grid,
+                                                                 const unsigned* block) {
+    launch(NAME, params, grid, block);
+}
+"""
+DOUBLES = {"kda": ("ptx.h", "kda/ptx.h"), "phasespace": ("seeds.h", "include/madspace/seeds.h")}
 
 
-def build() -> Path:
-    """Compile the kernels for the host where that has not been done yet; the path of the library."""
-    own = sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h")])
-    kernels = sorted([*SOURCES.glob("kda/*"), *SOURCES.glob("include/madspace/*")])
-    return compiled("kda.so", own + kernels, _arguments)
+def build(family: str, kernels: str = "") -> Path:
+    """Compile the kernels of a family for the host where that has not been done yet; the path of the library.
 
-
-def _arguments(tree: Path) -> list[str | Path]:
-    """Put the kernels where they find the machine's instructions beside them instead of the GPU's."""
-    shutil.copytree(SOURCES / "include", tree / "include")
-    shutil.copytree(SOURCES / "kda", tree / "kda")
-    shutil.copy(HERE / "ptx.h", tree / "kda" / "ptx.h")
-    flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wno-attributes", "-x", "c++"]
-    return [*flags, f"-I{tree}", f"-I{tree / 'kda'}", f"-I{HERE}", HERE / "machine.cpp", HERE / "kernels.cpp"]
+    `kernels`: their source, if it is not part of the family.
+    """
+    double, place = DOUBLES[family]
+    own = [HERE / name for name in ("machine.cpp", "machine.h", double)]
+    first = kernels or (HERE / f"kernels_{family}.cpp").read_text()
+    parts = sorted([*SOURCES.glob(f"{family}/*"), *SOURCES.glob("include/madspace/*")])
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in own + parts) + first.encode()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "madspace-tests"
+    target = cache / digest / f"{family}.so"
+    if target.exists():
+        return target
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        raise RuntimeError("warp machine: no C++ compiler found (g++ or c++ on PATH, or CXX)")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        # The kernels find the machine's instructions beside them instead of the GPU's.
+        tree = Path(scratch)
+        for folder in ("include", family):
+            shutil.copytree(SOURCES / folder, tree / folder)
+        shutil.copy(HERE / double, tree / place)
+        (tree / "kernels.cpp").write_text(first)
+        made = tree / "kernels.so"
+        flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wno-attributes", "-x", "c++"]
+        paths = [f"-I{folder}" for folder in (tree, tree / "include", tree / "include/madspace", tree / family, HERE)]
+        sources = [str(HERE / "machine.cpp"), str(tree / "kernels.cpp")]
+        done = subprocess.run(
+            [*compiler.split(), *flags, *paths, *sources, "-o", str(made)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"warp machine: {done.stderr}")
+        made.replace(target)
+    return target
 
 
 @functools.cache
-def load() -> ctypes.CDLL:
-    """Return the library."""
-    library = ctypes.CDLL(str(build()))
+def load(family: str, kernels: str = "") -> ctypes.CDLL:
+    """Return the library of a family."""
+    library = ctypes.CDLL(str(build(family, kernels)))
     library.machine_problem.restype = ctypes.c_char_p
+    _loaded.append(library)
     return library
 
 
-def is_loaded() -> bool:
-    """Tell whether load() was called."""
-    return load.cache_info().currsize > 0
+_loaded: list[ctypes.CDLL] = []
 
 
 def problem() -> str:
@@ -49,10 +100,22 @@ def problem() -> str:
 
     An address outside, a wait without end, lanes that use memory without being in order.
     """
-    return load().machine_problem().decode()
+    return "".join(library.machine_problem().decode() for library in _loaded)
 
 
-def register(fake) -> None:
-    """Let the fake driver's launches of the KDA kernels run here."""
-    for name in KERNELS:
-        fake.register(name, ctypes.cast(load()[f"twin_{name}"], ctypes.c_void_p).value)
+def register(fake, family: str) -> None:
+    """Let the fake driver's launches of a family's kernels run here."""
+    for name in KERNELS[family]:
+        fake.register(name, ctypes.cast(load(family)[f"twin_{name}"], ctypes.c_void_p).value)
+
+
+def register_fused(fake, source: str) -> None:
+    """Let the fake driver's launches of fused kernels run here.
+
+    `source`: of all of them, without includes.
+    """
+    names = re.findall(r"\bfused_[0-9a-f]{16}\b", source)
+    twins = "".join(FUSED_TWIN.replace("NAME", name) for name in names)
+    library = load("phasespace", FUSED_HEAD + source + twins)
+    for name in names:
+        fake.register(name, ctypes.cast(library[f"twin_{name}"], ctypes.c_void_p).value)

@@ -16,6 +16,7 @@
 #define __CUDA_ARCH__ 900
 #define __CUDA_ARCH_FEAT_SM90_ALL
 #define __device__
+#define __host__
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
@@ -28,6 +29,9 @@ struct Dim3 {
 };
 struct alignas(8) float2 {
     float x, y;
+};
+struct alignas(16) double2 {
+    double x, y;
 };
 struct alignas(16) float4 {
     float x, y, z, w;
@@ -147,9 +151,16 @@ inline double __longlong_as_double(long long x) {
     std::memcpy(&y, &x, 8);
     return y;
 }
+inline double2 make_double2(double x, double y) { return {x, y}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline double __fma_rn(double x, double y, double z) { return std::fma(x, y, z); }
+template <class T>
+T __ldg(const T* from) {
+    if (reinterpret_cast<std::uintptr_t>(from) % sizeof(T) != 0) machine::fault("load: address not aligned");
+    return *from;
+}
 template <class T>
 T min(T x, T y) {
     return y < x ? y : x;

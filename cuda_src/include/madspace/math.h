@@ -3,6 +3,7 @@
 #pragma once
 
 #include "portable.h"
+#include "seeds.h"
 
 MS_BEGIN_NAMESPACE
 
@@ -10,8 +11,7 @@ MS_BEGIN_NAMESPACE
 // within one unit in the last place, without the branches of an exact division.
 MS_FN double reciprocal(double x) {
 #if MS_GPU
-    double y;
-    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+    const double y = reciprocal_seed(x);
     const double e = __fma_rn(-x, y, 1.0);
     return __fma_rn(y, __fma_rn(e, e, e), y);
 #else
@@ -22,8 +22,7 @@ MS_FN double reciprocal(double x) {
 // Square root of x >= 0; on a GPU as reciprocal(), and 0 below the normal range.
 MS_FN double root(double x) {
 #if MS_GPU
-    double y;
-    asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+    const double y = root_seed(x);
     const double h = x * y;
     const double e = __fma_rn(-h, y, 1.0);
     const double result = __fma_rn(h * e, __fma_rn(0.375, e, 0.5), h);

@@ -1,0 +1,86 @@
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libcpp.vector cimport vector
+
+from madspace.core._operand cimport Operand
+from madspace.core.device cimport Device
+from madspace.core.kernel cimport Kernel
+from madspace.core.stream cimport Stream
+from madspace.core.tensor cimport MAX_NDIM
+
+
+cdef extern from "phasespace/program_args.h" namespace "madspace" nogil:
+    enum ProgramLimits:
+        kMaxProgramOp
+        kMaxProgramValues
+    enum ProgramSection:
+        kConstants
+        kInputs
+        kIntInputs
+        kFourInputs
+        kOutputs
+        kIntOutputs
+        kFourOutputs
+        kOnceOutputs
+        kOnceIntOutputs
+        kDraws
+        kProgramSections
+    cdef struct ProgramRange:
+        unsigned int at, n
+    cdef struct ProgramHead:
+        long long n
+        unsigned long long seed, offset
+        unsigned int n_steps, unused
+        ProgramRange section[10]
+    int kColumnWords
+    int kFourWords
+    int kSmallProgram
+    int kLargeProgram
+
+
+# An element, or four adjacent ones, of an operand; or a pair of random numbers.
+cdef struct Column:
+    int operand
+    int n_index
+    int64_t index[MAX_NDIM]
+    uint64_t rows
+
+
+# Threads of a block, and their shared memory.
+cdef struct Launcher:
+    int block
+    unsigned int shared
+
+
+# A program as a kernel reads it, but for addresses, strides and the number of events.
+cdef class Layout:
+    cdef ProgramHead head
+    cdef vector[uint32_t] code           # rows are numbers, not yet places
+    cdef vector[char] is_row
+    cdef vector[uint64_t] constants
+    cdef vector[Column] columns[10]      # by section
+    cdef size_t nbytes
+    cdef int add_code(self, program) except -1
+    # Fills in what the kernel gets; operands without an address are numbers, whose bits are shape[0].
+    cdef void lay_out(self, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
+                      int block) noexcept
+
+
+# How a program is launched on a device.
+cdef class OnDevice:
+    cdef Layout layout
+    cdef Kernel kernel
+    cdef Launcher large, small
+
+
+# A program and how it is run on each device: fused where there is a kernel, or else interpreted.
+cdef class Plan:
+    cdef object program
+    cdef list output_shared
+    cdef list places
+    cdef tuple drawn
+    cdef str kernels
+    cdef dict on_devices                 # device id -> OnDevice
+    # stream: where it is to run; CaptureError where that is captured and the kernel is not loaded.
+    cdef OnDevice on_device(self, Device device, Stream stream)
+    cdef OnDevice fused(self, Device device, Stream stream)
+    cdef OnDevice interpreted(self, Device device, Stream stream)

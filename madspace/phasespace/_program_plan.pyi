@@ -1,0 +1,1 @@
+"""No public names: programs as kernels get them."""

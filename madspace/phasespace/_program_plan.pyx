@@ -1,0 +1,194 @@
+"""Programs as kernels get them: by value, fused or interpreted."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from madspace.core._operand cimport Operand
+from madspace.core.device cimport Device
+from madspace.core.module cimport shipped_module
+from madspace.core.stream cimport Stream
+
+from madspace.cpu._programs import op_table
+from madspace.errors import UnsupportedOpError
+from madspace.phasespace.columns import columns
+from madspace.phasespace.fused import fused_name
+from madspace.phasespace.jit import fused_module, shipped_stem
+
+
+cdef enum:
+    LARGE_BLOCK = 256            # threads, the most that the interpreter takes
+    FUSED_BLOCK = 128            # 32 to 256 measured for fused chains: within 3 % of each other
+    SMALL_BLOCK = 64
+    WARP = 32
+    RESIDENT = 768               # threads of a multiprocessor, by the kernels' registers
+    FREE_SHARED = 49152          # bytes of dynamic shared memory that every launch may ask for
+    BLOCK_SHARED = 1024          # bytes of shared memory that the system takes of each block
+    MAX_ROWS = 65535             # a row has 16 bits, all of them set for none
+
+
+cdef class Layout:
+    def __cinit__(self, program, list output_shared, list places, tuple drawn, bint interpreted):
+        """`places`: for each output of the program, its operand; `drawn`: inputs that are random numbers."""
+        cdef Column column
+        cdef int i, k, at
+        if interpreted:
+            self.add_code(program)
+        for i, found in enumerate(columns(program, output_shared, drawn)):
+            for given in found:
+                column.operand = places[given.argument] if kOutputs <= i < kDraws else given.argument
+                column.n_index = len(given.index)
+                for k in range(column.n_index):
+                    column.index[k] = given.index[k]
+                column.rows = 0
+                for k, register in enumerate(given.registers):
+                    column.rows |= <uint64_t>(register & 0xffff) << (16 * k)
+                self.columns[i].push_back(column)
+        at = (self.code.size() + 1) // 2
+        for i in range(kProgramSections):
+            self.head.section[i].at = at
+            self.head.section[i].n = self.constants.size() if i == kConstants else self.columns[i].size()
+            at += self.head.section[i].n * words_of(i)
+        self.nbytes = sizeof(ProgramHead) + 8 * at
+        if self.nbytes > <size_t>kLargeProgram:
+            raise UnsupportedOpError(
+                f"function: expected at most {kLargeProgram} bytes of code and columns on a GPU, got {self.nbytes}")
+
+    cdef int add_code(self, program) except -1:
+        cdef list words = program.encode(op_table()).tolist()
+        cdef uint64_t bits
+        cdef double number
+        cdef int at = 0, op, n_in, n_out
+        if program.n_registers > MAX_ROWS:
+            raise UnsupportedOpError(
+                f"function: expected at most {MAX_ROWS} values at once on a GPU, got {program.n_registers}")
+        self.head.n_steps = len(program.steps)
+        for number in program.constants:
+            memcpy(&bits, &number, 8)
+            self.constants.push_back(bits)
+        while at < len(words):
+            op, n_in, n_out = words[at], words[at + 1], words[at + 2]
+            if max(n_in, n_out) > <int>kMaxProgramValues or op > <int>kMaxProgramOp:
+                raise UnsupportedOpError(f"function: expected at most {kMaxProgramValues} values of an operation on a "
+                                         f"GPU, got {max(n_in, n_out)}")
+            self.code.push_back(<uint32_t>op | <uint32_t>n_in << 8 | <uint32_t>n_out << 20)
+            self.is_row.push_back(0)
+            for row in words[at + 3 : at + 3 + n_in + n_out]:
+                self.code.push_back(<uint32_t>row)
+                self.is_row.push_back(1)
+            at += 3 + n_in + n_out
+        return 0
+
+    cdef void lay_out(self, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
+                      int block) noexcept:
+        """Fill in what the kernel gets."""
+        cdef ProgramHead* head = <ProgramHead*>args
+        cdef uint64_t* body = <uint64_t*>(args + sizeof(ProgramHead))
+        cdef uint32_t* code = <uint32_t*>body
+        cdef uint64_t* word
+        cdef const Column* column
+        cdef Operand* x
+        cdef size_t i
+        cdef int section, k
+        cdef int64_t place, itemsize, apart
+        head[0] = self.head
+        head.n, head.seed, head.offset = n, seed, offset
+        for i in range(self.code.size()):
+            code[i] = self.code[i] * <uint32_t>(8 * block) if self.is_row[i] else self.code[i]
+        if self.constants.size() > 0:
+            memcpy(body + self.head.section[<int>kConstants].at, self.constants.data(), 8 * self.constants.size())
+        word = body + self.head.section[<int>kDraws].at
+        for i in range(self.columns[<int>kDraws].size()):
+            column = &self.columns[<int>kDraws][i]
+            word[i] = <uint64_t>column.operand << 32 | column.rows
+        for section in range(kInputs, kDraws):
+            word = body + self.head.section[section].at
+            for i in range(self.columns[section].size()):
+                column = &self.columns[section][i]
+                x = operands + column.operand
+                if x.data == NULL:           # a number
+                    word[0], word[1], word[2] = 0, <uint64_t>x.shape[0], column.rows
+                    word += kColumnWords
+                    continue
+                itemsize = x.bits // 8
+                place = 0
+                for k in range(column.n_index):
+                    place += column.index[k] * x.strides[1 + k]
+                word[0] = <uint64_t>(x.data + place * itemsize)
+                word[1] = <uint64_t>(x.strides[0] * itemsize)
+                if section != kFourInputs and section != kFourOutputs:
+                    word[2] = column.rows
+                    word += kColumnWords
+                    continue
+                apart = x.strides[column.n_index] * itemsize
+                word[2] = 0 if apart == 8 and word[0] % 16 == 0 and word[1] % 16 == 0 else <uint64_t>apart
+                word[3] = column.rows
+                word += kFourWords
+
+
+cdef class Plan:
+    def __cinit__(self, program, list output_shared, list places, tuple drawn, str kernels):
+        self.program, self.output_shared, self.places = program, output_shared, places
+        self.drawn, self.kernels = drawn, kernels
+        self.on_devices = {}
+
+    cdef OnDevice on_device(self, Device device, Stream stream):
+        cdef OnDevice here = self.on_devices.get(device.id)
+        if here is None:
+            here = self.fused(device, stream)
+            if here is None:
+                here = self.interpreted(device, stream)
+            self.on_devices[device.id] = here
+        return here
+
+    cdef OnDevice fused(self, Device device, Stream stream):
+        """Find or compile the fused kernel; None where there is none."""
+        cdef OnDevice here = OnDevice.__new__(OnDevice)
+        if self.kernels == "interpreted":
+            return None
+        name = fused_name(self.program, self.output_shared, self.drawn)
+        stem = shipped_stem(name) if self.kernels != "compiled" else None
+        if stem is None and self.kernels == "shipped":
+            return None
+        here.layout = Layout(self.program, self.output_shared, self.places, self.drawn, False)
+        if stem is not None:
+            here.kernel = shipped_module(stem, device, stream).get(name)
+        else:
+            here.kernel = fused_module(self.program, self.output_shared, self.drawn, device).get(name)
+        here.kernel.function_on(device, stream)
+        here.large.block, here.small.block = FUSED_BLOCK, SMALL_BLOCK
+        here.large.shared = here.small.shared = 0
+        return here
+
+    cdef OnDevice interpreted(self, Device device, Stream stream):
+        """Load the interpreter and choose its blocks: those that keep most threads at work."""
+        cdef OnDevice here = OnDevice.__new__(OnDevice)
+        cdef int limit = device.max_shared_per_block, whole = device.max_shared_per_multiprocessor
+        cdef int64_t row = self.program.n_registers * 8
+        cdef int64_t need, threads, most = 0
+        cdef int block = LARGE_BLOCK
+        here.layout = Layout(self.program, self.output_shared, self.places, self.drawn, True)
+        if row * WARP > limit:
+            raise UnsupportedOpError(f"function: expected at most {limit // (8 * WARP)} values at once on "
+                                     f"{device.name}, got {row // 8}")
+        while block >= WARP:
+            need = row * block
+            threads = min(whole // (need + BLOCK_SHARED), RESIDENT // block) * block
+            if need <= limit and threads > most:
+                most = threads
+                here.large.block, here.large.shared = block, <unsigned int>need
+            block //= 2
+        here.small = here.large
+        if here.large.block > SMALL_BLOCK:
+            here.small.block, here.small.shared = SMALL_BLOCK, <unsigned int>(row * SMALL_BLOCK)
+        name = "program_small" if here.layout.nbytes <= <size_t>kSmallProgram else "program_large"
+        here.kernel = shipped_module("program", device, stream).get(name)
+        here.kernel.function_on(device, stream)
+        if here.large.shared > FREE_SHARED:
+            here.kernel.set_max_dynamic_shared(limit, device)
+        return here
+
+
+cdef int words_of(int section):
+    if section == kConstants or section == kDraws:
+        return 1
+    return kFourWords if section == kFourInputs or section == kFourOutputs else kColumnWords

@@ -1,0 +1,72 @@
+"""Random numbers in memory."""
+
+import numpy as np
+
+from libc.stdint cimport int64_t, uint64_t
+
+from madspace.core.device cimport Device
+from madspace.core.kernel cimport Kernel
+from madspace.core.module cimport shipped_module
+from madspace.core.stream cimport Stream
+from madspace.core.tensor cimport Tensor
+from madspace.cpu._lanes cimport HostFunction, host_function, run_events
+
+from madspace.core.creation import empty
+
+
+cdef extern from "phasespace/random_args.h" namespace "madspace" nogil:
+    cdef struct RandomArgs:
+        unsigned long long seed, offset
+        long long n, width
+        double* out
+
+
+cdef enum:
+    DEVICE_CPU = 1
+    BLOCK = 256
+
+cdef HostFunction _on_host = host_function("random_uniform")
+cdef dict _kernels = {}          # device id -> Kernel
+
+
+def make_uniform(shape, uint64_t seed, uint64_t offset, device, stream):
+    """Return new random numbers; see `madspace.random.uniform`."""
+    cdef Tensor out = empty(shape, np.float64, device=device, stream=stream)
+    fill(out, seed, offset)
+    return out
+
+
+cdef int fill(Tensor out, uint64_t seed, uint64_t offset) except -1:
+    cdef RandomArgs args
+    cdef Stream stream
+    cdef Device device
+    cdef Kernel kernel
+    cdef int64_t count = out.count()
+    cdef int pushed
+    cdef void* params[1]
+    if count == 0:
+        return 0
+    args.seed, args.offset, args.out = seed, offset, <double*>out.data_
+    args.n = out.shape_[0] if out.ndim_ > 0 else 1
+    args.width = count // args.n
+    if out.device_type_ == DEVICE_CPU:
+        with nogil:
+            run_events(_on_host.run_, &args, args.n)
+        return 0
+    stream = out.buffer_.stream
+    device = stream.device
+    kernel = _kernels.get(device.id)
+    if kernel is None:
+        kernel = shipped_module("random", device, stream).get("random_uniform")
+        kernel.function_on(device, stream)
+        _kernels[device.id] = kernel
+    params[0] = &args
+    pushed = device.push()
+    try:
+        out.before(stream, True)
+        kernel.launch_raw(<unsigned int>((args.n * ((args.width + 1) // 2) + BLOCK - 1) // BLOCK), 1, 1, BLOCK, 1, 1, 0,
+                          stream, params)
+        out.after(stream, True)
+    finally:
+        device.pop(pushed)
+    return 0

@@ -1,0 +1,133 @@
+"""Programs as CUDA source: one kernel for one program, its values in registers."""
+
+import hashlib
+import struct
+from collections.abc import Sequence
+
+from madspace.phasespace.columns import Column, Section, columns
+from madspace.phasespace.program import Program
+
+__all__ = ["fused_name", "fused_source"]
+
+_WORDS = {Section.CONSTANTS: 1, Section.FOUR_INPUTS: 4, Section.FOUR_OUTPUTS: 4, Section.DRAWS: 1}
+_COLUMN_WORDS = 3
+_TYPES = {
+    Section.INPUTS: "double",
+    Section.INT_INPUTS: "int",
+    Section.OUTPUTS: "double",
+    Section.INT_OUTPUTS: "int",
+    Section.ONCE_OUTPUTS: "double",
+    Section.ONCE_INT_OUTPUTS: "int",
+}
+
+
+def fused_name(program: Program, output_shared: Sequence[bool], drawn: Sequence[int] = ()) -> str:
+    """Return the name of the kernel of a program: equal for equal code, whatever its arguments are called.
+
+    Parameters
+    ----------
+    program : Program
+        The code.
+    output_shared : sequence of bool
+        Which of its outputs all events share.
+    drawn : sequence of int, optional
+        The inputs that are random numbers.
+    """
+    told = (
+        tuple(drawn),
+        [number.hex() for number in program.constants.tolist()],
+        [(x.dtype.str, x.shape, x.registers) for x in program.inputs],
+        [(x.dtype.str, x.shape, x.registers, flag) for x, flag in zip(program.outputs, output_shared, strict=True)],
+        [(step.op, step.inputs, step.outputs) for step in program.steps],
+    )
+    return f"fused_{hashlib.sha256(repr(told).encode()).hexdigest()[:16]}"
+
+
+def fused_source(program: Program, output_shared: Sequence[bool], drawn: Sequence[int] = (), *, blocks: int = 3) -> str:
+    """Return the kernel of a program, ``extern "C"``, to stand behind ``#include "phasespace/fused_kernel.h"``.
+
+    Parameters
+    ----------
+    program : Program
+        The code.
+    output_shared : sequence of bool
+        Which of its outputs all events share.
+    drawn : sequence of int, optional
+        The inputs that are random numbers, which the kernel makes itself.
+    blocks : int, optional
+        How many blocks of 256 threads a multiprocessor must hold: 4 leave 64 registers, 3 leave 80, 2 leave 128.
+    """
+    sections = columns(program, output_shared, drawn)
+    places = _places(sections)
+    values = {i: _literal(number) for i, number in enumerate(program.constants.tolist())}
+    body = []
+    for section in (Section.INPUTS, Section.INT_INPUTS, Section.FOUR_INPUTS):
+        for column, at in zip(sections[section], places[section], strict=True):
+            name = f"in{at}"
+            if section is Section.FOUR_INPUTS:
+                body.append(f"const auto {name} = event.load_four(args.body + {at});")
+                values.update((register, f"{name}[{c}]") for c, register in enumerate(column.registers))
+            else:
+                body.append(f"const double {name} = event.load<{_TYPES[section]}>(args.body + {at});")
+                values[column.registers[0]] = name
+    for column in sections[Section.DRAWS]:
+        body.append(f"const auto random{column.argument} = event.draw({column.argument});")
+        values.update((register, f"random{column.argument}[{i}]") for i, register in enumerate(column.registers))
+    # A result is stored as soon as its values are there: until then they take registers.
+    stores = _stores(program, sections, places)
+    body += [store.format(*(values[register] for register in registers)) for registers, store in stores.get(-1, [])]
+    for number, step in enumerate(program.steps):
+        arguments = ", ".join(values[register] for register in step.inputs)
+        call = f"program::run<program::op_{step.op}, {len(step.outputs)}>({arguments})"
+        body.append(f"const auto s{number} = {call};")
+        values.update((register, f"s{number}[{i}]") for i, register in enumerate(step.outputs))
+        ready = stores.get(number, [])
+        body += [store.format(*(values[register] for register in registers)) for registers, store in ready]
+    words = sum(len(sections[s]) * _WORDS.get(s, _COLUMN_WORDS) for s in Section)
+    name = fused_name(program, output_shared, drawn)
+    lines = [
+        f'extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, {blocks})',
+        f"    {name}(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + {8 * words}> args) {{",
+        "    __shared__ program::Stage stage;",
+        "    const program::FusedEvent event(args.head, stage);",
+        *(f"    {line}" for line in body),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _places(sections: list[list[Column]]) -> dict[Section, list[int]]:
+    """Return the first word of each column in the body of the parameters."""
+    places: dict[Section, list[int]] = {}
+    at = 0
+    for section in Section:
+        words = _WORDS.get(section, _COLUMN_WORDS)
+        places[section] = [at + words * i for i in range(len(sections[section]))]
+        at += words * len(sections[section])
+    return places
+
+
+def _stores(
+    program: Program, sections: list[list[Column]], places: dict[Section, list[int]]
+) -> dict[int, list[tuple[tuple[int, ...], str]]]:
+    """Return the stores that can be done after each step (-1: before the first): registers, and a line with gaps."""
+    written = {register: number for number, step in enumerate(program.steps) for register in step.outputs}
+    stores: dict[int, list[tuple[tuple[int, ...], str]]] = {}
+    for section in list(Section)[Section.OUTPUTS : Section.DRAWS]:
+        for column, at in zip(sections[section], places[section], strict=True):
+            if section is Section.FOUR_OUTPUTS:
+                line = f"event.store_four(args.body + {at}, {{}}, {{}}, {{}}, {{}});"
+            else:
+                once = "_once" if section in (Section.ONCE_OUTPUTS, Section.ONCE_INT_OUTPUTS) else ""
+                line = f"event.store{once}<{_TYPES[section]}>(args.body + {at}, {{}});"
+            ready = max(written.get(register, -1) for register in column.registers)
+            stores.setdefault(ready, []).append((column.registers, line))
+    return stores
+
+
+def _literal(number: float) -> str:
+    """Return a float64 as C++ has it."""
+    if number != number or number in (float("inf"), -float("inf")):
+        (bits,) = struct.unpack("Q", struct.pack("d", number))
+        return f"from_bits({bits:#x}ULL)"
+    return number.hex()
