@@ -24,7 +24,7 @@ typedef struct {
     ms_graph graph;
     ms_program program;
     const ms_kda_args *kda_on_cpu, *kda_on_gpu;
-    const ms_program_array *inputs, *outputs;
+    const ms_program_array *inputs, *outputs, *inputs_on_gpu, *outputs_on_gpu;
     int64_t batch;
     void* words;
     int failed; /* the number of the call */
@@ -63,6 +63,8 @@ static void* hot_calls(void* given) {
             CALL(7, ms_kda_forward(work->cpu, work->kda_on_cpu, NULL));
             CALL(8, ms_program_run(work->program, work->cpu, work->batch, work->inputs, work->outputs, NULL));
             CALL(9, ms_kda_forward(work->gpu, work->kda_on_gpu, work->stream));
+            CALL(26, ms_program_run(work->program, work->gpu, work->batch, work->inputs_on_gpu, work->outputs_on_gpu,
+                                    work->stream));
         }
         CALL(10, ms_alloc(work->gpu, 4096, work->stream, &ptr));
         CALL(11, ms_fill(work->gpu, ptr, 1, 4096, work->stream));

@@ -695,9 +695,11 @@ MADSPACE_INLINE int ms_program_describe(ms_program program, int is_output, int i
                           : MS_ERROR_NOT_IMPORTED;
 }
 
-/* Compute batch events, on the CPU so far: threaded, done when the call returns. Outputs share no memory with each
-   other or with inputs. Never takes the GIL. MS_ERROR_ARGUMENT for a null pointer or misaligned memory;
-   MS_ERROR_UNSUPPORTED on other devices. */
+/* Compute batch events: one launch on a GPU; on the CPU (stream NULL) threaded, and done when the call returns. Outputs
+   share no memory with each other or with inputs. What the memory is ordered with is the caller's. Never takes the GIL,
+   but for the first call on a device and in a capture of madspace.
+   MS_ERROR_ARGUMENT for a null pointer or misaligned memory; MS_ERROR_UNSUPPORTED for a program that no GPU kernel
+   holds; MS_ERROR_CAPTURE where the stream is captured and its kernel was not loaded. */
 MADSPACE_INLINE int ms_program_run(ms_program program, ms_device device, int64_t batch, const ms_program_array* inputs,
                                    const ms_program_array* outputs, ms_stream stream) {
     return MADSPACE_TABLE ? MADSPACE_TABLE->program_run(program, device, batch, inputs, outputs, stream)
