@@ -15,22 +15,24 @@ sys.path.insert(0, str(ROOT / "tools"))
 import build_cubins  # noqa: E402
 import build_native  # noqa: E402
 
-# Folders of headers in cuda_src: the public ones, and what a program's own kernel includes.
-HEADERS = ("include/madspace", "phasespace")
+
+DEVICE_HEADERS = ROOT / "cuda_src" / "include" / "madspace"
+STEP_HEADERS = ROOT / "cuda_src" / "phasespace"  # what a program's own kernel includes
 
 
 def link_headers():
     """Show the device headers, of which there is one copy, beside the C API's: where an installed package has both."""
-    target = ROOT / "madspace" / "include"
-    for link in (target / "madspace").iterdir():
+    folder = ROOT / "madspace" / "include" / "madspace"
+    for link in folder.iterdir():
         if not link.exists():  # a header that is gone
             link.unlink()
-    for header in (ROOT / "cuda_src" / "include" / "madspace").glob("*.h"):
-        link = target / "madspace" / header.name
+    for header in DEVICE_HEADERS.glob("*.h"):
+        link = folder / header.name
         if not link.exists():
             link.symlink_to(Path("../../../cuda_src/include/madspace") / header.name)
-    if not (target / "phasespace").is_symlink():
-        (target / "phasespace").symlink_to(Path("../../cuda_src/phasespace"))
+    steps = folder.parent / "phasespace"
+    if not steps.is_symlink():
+        steps.symlink_to(Path("../../cuda_src/phasespace"))
 
 
 class BuildPy(build_py):
@@ -41,10 +43,10 @@ class BuildPy(build_py):
             shutil.rmtree(Path(self.build_lib) / "madspace", ignore_errors=True)
         super().run()
         if not self.editable_mode:
-            for folder in HEADERS:
-                copy = Path(self.build_lib) / "madspace" / "include" / Path(folder).name
-                sources = shutil.ignore_patterns("*.cu", "t_chain.def")
-                shutil.copytree(ROOT / "cuda_src" / folder, copy, ignore=sources, dirs_exist_ok=True)
+            include = Path(self.build_lib) / "madspace" / "include"
+            shutil.copytree(DEVICE_HEADERS, include / "madspace", dirs_exist_ok=True)
+            unused = shutil.ignore_patterns("*.cu", "t_chain.def")
+            shutil.copytree(STEP_HEADERS, include / "phasespace", ignore=unused, dirs_exist_ok=True)
 
 
 class BuildCubins(Command):

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 
-def compiled(name, sources, arguments):
+def compiled(name, sources, arguments, text=""):
     """Compile a library where that has not been done yet, and return its path.
 
     Parameters
@@ -21,8 +21,11 @@ def compiled(name, sources, arguments):
     arguments : callable
         Takes an empty folder, for anything the compiler is to find there, and returns the compiler's arguments but for
         the output.
+    text : str
+        What it depends on beside them.
     """
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    content = b"".join(path.read_bytes() for path in sources) + text.encode()
+    digest = hashlib.sha256(content).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "madspace-tests"
     target = cache / digest / name
     if target.exists():

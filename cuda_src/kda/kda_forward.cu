@@ -40,47 +40,22 @@ MS_FN void load_record(u32 slot, const char* record, int first_tile, int n_tiles
     commit_copies();
 }
 
-// A block: warps that bring records into the ring, by making them or from the workspace, and warps that scan them.
-template <int D, bool kMake, int kTiles>
-MS_FN void run_chain(const Args& args) {
-    extern __shared__ __align__(128) char memory[];
-    const int warp = threadIdx.x / 32;
-    // Warps of two tiles each scan a whole state: what is known of them is not computed.
-    constexpr bool kIsWide = kTiles > 1;
-    const int consumers = kIsWide ? D / kRowsPerWarp / kTiles : blockDim.x / 32 - kProducerWarps;
-    const Ring<D> ring(shared_address(memory), args, consumers, kTiles * consumers);
-    if (threadIdx.x == 0) ring.init();
-    const Chain<D> chain(args, kTiles * consumers, reinterpret_cast<int*>(memory));
-    __syncthreads();
-    // As many registers as a launch of 384 threads has: 128 times 232 and 256 times 136.
-    if (warp < consumers) {
-        if constexpr (kIsWide) take_registers<232>();
-        scan<D, kTiles>(args, ring, chain.sequence, chain.head, chain.first_tile, warp);
-        return;
-    }
-    if constexpr (kIsWide) give_registers<136>();
-    const Sequence& sequence = chain.sequence;
-    const int first_tile = kIsWide ? 0 : chain.first_tile, n_tiles = kTiles * consumers;
-    if constexpr (!kMake) wait_for_kernel_before();
-    const int lane = threadIdx.x % 32;
-    const Gate<D> gate(args, chain.head);
-    const u32 bases = ring.bases + (warp - consumers) * kBasesBytes;
-    if constexpr (kMake) find_inputs(bases, args, sequence, chain.head);
+// What the warp number `producer` of those that make records does.
+template <int D>
+MS_FN void make_records(const Args& args, const Ring<D>& ring, const Sequence& sequence, int head, int first_tile,
+                        int n_tiles, int producer) {
+    const Gate<D> gate(args, head);
+    const u32 bases = ring.bases + producer * kBasesBytes;
+    find_inputs(bases, args, sequence, head);
     float beta = 0;
     const auto load = [&](int token, int slot) {
-        if constexpr (kMake) {
-            const int valid = min(sequence.length - token, kChunk);
-            load_inputs<D>(ring.slot(slot), bases, args, token, valid, first_tile, n_tiles);
-            beta = load_beta(args, sequence, chain.head, token, valid);
-        } else {
-            const i64 record = (first_record(args, sequence) + token / kChunk) * args.value_heads + chain.head;
-            load_record<D>(ring.slot(slot), args.records + record * Record<D>::kBytes, first_tile, n_tiles);
-        }
+        const int valid = min(sequence.length - token, kChunk);
+        load_inputs<D>(ring.slot(slot), bases, args, token, valid, first_tile, n_tiles);
+        beta = load_beta(args, sequence, head, token, valid);
     };
-    constexpr int kStep = kProducerWarps * kChunk;
-    int token = (warp - consumers) * kChunk;
+    int token = producer * kChunk;
     Cursor at = {0, 1};  // a slot that was never used is empty
-    at.advance(warp - consumers, ring.n_slots);
+    at.advance(producer, ring.n_slots);
     bool loaded = false;
     while (token < sequence.length) {
         if (!loaded) {
@@ -89,25 +64,64 @@ MS_FN void run_chain(const Args& args) {
             load(token, at.slot);
         }
         const float this_beta = beta;
-        const int slot = at.slot, this_token = token;
-        token += kStep;
+        const int slot = at.slot, valid = min(sequence.length - token, kChunk);
+        token += kProducerWarps * kChunk;
         at.advance(kProducerWarps, ring.n_slots);
         wait_for_copies<0>();
         __syncwarp();
         // The next one's copies run while this one is made, if its slot is free by then.
-        const auto load_next = [&] {
+        make_record<D>(ring.slot(slot), args, gate, this_beta, valid, first_tile, n_tiles, [&] {
             loaded = token < sequence.length && __shfl_sync(~0u, barrier_passed(ring.empty(at.slot), at.round), 0);
             if (loaded) load(token, at.slot);
-        };
-        if constexpr (kMake) {
-            make_record<D>(ring.slot(slot), args, gate, this_beta, min(sequence.length - this_token, kChunk),
-                           first_tile, n_tiles, load_next);
-            if (lane == 0) barrier_arrive(ring.full(slot));
-        } else {
-            if (lane == 0) barrier_arrive(ring.full(slot));
-            loaded = false;
-        }
+        });
+        if (threadIdx.x % 32 == 0) barrier_arrive(ring.full(slot));
     }
+}
+
+// What it does where records come from the workspace.
+template <int D>
+MS_FN void copy_records(const Args& args, const Ring<D>& ring, const Sequence& sequence, int head, int first_tile,
+                        int n_tiles, int producer) {
+    const i64 first = first_record(args, sequence);
+    Cursor at = {0, 1};
+    at.advance(producer, ring.n_slots);
+    wait_for_kernel_before();
+    for (int chunk = producer; chunk < chunks_of(sequence); chunk += kProducerWarps) {
+        barrier_wait(ring.empty(at.slot), at.round);
+        __syncwarp();
+        const i64 record = (first + chunk) * args.value_heads + head;
+        load_record<D>(ring.slot(at.slot), args.records + record * Record<D>::kBytes, first_tile, n_tiles);
+        barrier_arrive_with_copies(ring.full(at.slot));
+        at.advance(kProducerWarps, ring.n_slots);
+    }
+    wait_for_copies<0>();
+}
+
+// A block: warps that bring records into the ring, by making them or from the workspace, and warps that scan them.
+template <int D, bool kMake, int kTiles>
+MS_FN void run_chain(const Args& args) {
+    extern __shared__ __align__(128) char memory[];
+    const int warp = threadIdx.x / 32;
+    // Warps of two tiles each scan a whole state: what is known of them is not computed.
+    constexpr bool kIsWide = kTiles > 1;
+    const int consumers = kIsWide ? D / kRowsPerWarp / kTiles : blockDim.x / 32 - kProducerWarps;
+    const int n_tiles = kTiles * consumers;
+    const Ring<D> ring(shared_address(memory), args, consumers, n_tiles);
+    if (threadIdx.x == 0) ring.init(kMake ? 1 : 32);
+    const Chain<D> chain(args, n_tiles, reinterpret_cast<int*>(memory));
+    __syncthreads();
+    // As many registers as a launch of 384 threads has: 128 times 232 and 256 times 136.
+    if (warp < consumers) {
+        if constexpr (kIsWide) take_registers<232>();
+        scan<D, kTiles>(args, ring, chain.sequence, chain.head, chain.first_tile, warp);
+        return;
+    }
+    if constexpr (kIsWide) give_registers<136>();
+    const int first_tile = kIsWide ? 0 : chain.first_tile;
+    if constexpr (kMake)
+        make_records<D>(args, ring, chain.sequence, chain.head, first_tile, n_tiles, warp - consumers);
+    else
+        copy_records<D>(args, ring, chain.sequence, chain.head, first_tile, n_tiles, warp - consumers);
 }
 
 // All records of a call into the workspace, one per warp.

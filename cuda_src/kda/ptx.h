@@ -230,6 +230,11 @@ MS_FN void barrier_arrive(u32 barrier) {
     asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" ::"r"(barrier) : "memory");
 }
 
+// The lane arrives as soon as all copies that it has started are there.
+MS_FN void barrier_arrive_with_copies(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 MS_FN bool barrier_passed(u32 barrier, u32 parity) {
     u32 done;
     asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"

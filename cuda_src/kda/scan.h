@@ -24,9 +24,10 @@ struct Ring {
         n_consumers = consumers;
     }
 
-    MS_FN void init() const {
+    // arrivals: at a barrier that tells when a place is full.
+    MS_FN void init(int arrivals) const {
         for (int i = 0; i < n_slots; ++i) {
-            barrier_init(full(i), 1);
+            barrier_init(full(i), arrivals);
             barrier_init(empty(i), n_consumers);
         }
     }

@@ -5,7 +5,22 @@
 #include <stddef.h>
 #include <time.h>
 
-enum { kMaxParameters = 64, kMaxContexts = 64, kNotReady = 600, kDisableTiming = 2, kNonBlocking = 1 };
+enum {
+    kMaxParameters = 64,
+    kMaxContexts = 64,
+    kMaxNodes = 64,
+    kKernelNode = 0,
+    kNotReady = 600,
+    kDisableTiming = 2,
+    kNonBlocking = 1
+};
+
+/* A launch as a graph's node has it; c_twin.py has the same fields. */
+typedef struct {
+    void* function;
+    unsigned grid[3], block[3], shared;
+    void** params;
+} KernelNode;
 
 /* What the operations work on; c_twin.py has the same fields. */
 typedef struct {
@@ -24,6 +39,7 @@ typedef struct {
     size_t n;
     void** streams;
     void** events;
+    const KernelNode* kernels;
 } Operands;
 
 static int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
@@ -41,6 +57,9 @@ static int (*new_stream)(void**, unsigned, int);
 static int (*end_stream)(void*);
 static int (*replay)(void*, void*);
 static int (*update)(void*, void*, void*);
+static int (*nodes_of)(void*, void**, size_t*);
+static int (*type_of)(void*, int*);
+static int (*launch_of)(void*, void*);
 static int (*to_device)(unsigned long long, const void*, size_t, void*);
 static int (*from_device)(void*, unsigned long long, size_t, void*);
 static int (*current)(void**);
@@ -66,6 +85,9 @@ static const struct {
     {"cuStreamDestroy_v2", &end_stream},
     {"cuGraphLaunch", &replay},
     {"cuGraphExecUpdate_v2", &update},
+    {"cuGraphGetNodes", &nodes_of},
+    {"cuGraphNodeGetType", &type_of},
+    {"cuGraphKernelNodeGetParams_v2", &launch_of},
     {"cuMemcpyHtoDAsync_v2", &to_device},
     {"cuMemcpyDtoHAsync_v2", &from_device},
     {"cuCtxGetCurrent", &current},
@@ -111,6 +133,36 @@ void twin_show(int n) {
     while (n > 0) push(hidden[--n]);
 }
 
+/* Number of a graph's kernels, which are put into `kernels`; -1 where there are more than `most`, or a call failed. Their
+   parameters belong to the graph. */
+int twin_kernels(void* graph, KernelNode* kernels, int most) {
+    void* nodes[kMaxNodes];
+    size_t n = kMaxNodes;
+    int found = 0;
+    if (nodes_of(graph, nodes, &n)) return -1;
+    for (size_t i = 0; i < n && i < kMaxNodes; ++i) {
+        struct {
+            void* function;
+            unsigned grid[3], block[3], shared;
+            void **params, **extra;
+            void *kernel, *context;
+        } node = {0};
+        int type;
+        if (type_of(nodes[i], &type)) return -1;
+        if (type != kKernelNode) continue;
+        if (found == most || launch_of(nodes[i], &node)) return -1;
+        KernelNode* kernel = &kernels[found++];
+        kernel->function = node.function ? node.function : node.kernel;
+        for (int k = 0; k < 3; ++k) {
+            kernel->grid[k] = node.grid[k];
+            kernel->block[k] = node.block[k];
+        }
+        kernel->shared = node.shared;
+        kernel->params = node.params;
+    }
+    return found;
+}
+
 int op_nothing(const Operands* x) { return x == NULL; }
 
 int op_launch(const Operands* x) {
@@ -129,6 +181,16 @@ int op_launch_n(const Operands* x) {
         params[i] = &values[i];
     }
     return launch(x->kernel, 1, 1, 1, 32, 1, 1, 0, x->stream, params, NULL);
+}
+
+int op_launch_kernels(const Operands* x) {
+    int failed = 0;
+    for (size_t i = 0; i < x->n && !failed; ++i) {
+        const KernelNode* k = &x->kernels[i];
+        failed = launch(k->function, k->grid[0], k->grid[1], k->grid[2], k->block[0], k->block[1], k->block[2],
+                        k->shared, x->stream, k->params, NULL);
+    }
+    return failed;
 }
 
 int op_allocate_and_free(const Operands* x) {

@@ -13,6 +13,7 @@ from typing import Any
 
 import madspace
 
+MAX_KERNELS = 16
 COUNTS = (0, 16, 64)  # of parameters, beside the two of the usual kernel
 
 
@@ -25,6 +26,18 @@ EMPTY_KERNEL = (
     ".version 8.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry empty(.param .u64 pointer, .param .u32 number) { ret; }\n" + "".join(map(_empty_kernel, COUNTS))
 ).encode()
+
+
+class KernelNode(ctypes.Structure):
+    """A launch as a graph's node has it; c_twin.c has the same fields."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("params", ctypes.c_void_p),
+    )
 
 
 class Operands(ctypes.Structure):
@@ -46,6 +59,7 @@ class Operands(ctypes.Structure):
         ("n", ctypes.c_size_t),
         ("streams", ctypes.POINTER(ctypes.c_void_p)),
         ("events", ctypes.POINTER(ctypes.c_void_p)),
+        ("kernels", ctypes.POINTER(KernelNode)),
     )
 
 
@@ -67,10 +81,14 @@ class Operation:
         What messages call it.
     given : ctypes.Structure
         What it is given, with the context as the first field; kept alive with everything in it.
+    keep : object
+        Kept alive as well.
     """
 
-    def __init__(self, library: ctypes.CDLL, function: Any, name: str, given: ctypes.Structure) -> None:
-        self._library, self._name, self._given = library, name, ctypes.pointer(given)
+    def __init__(
+        self, library: ctypes.CDLL, function: Any, name: str, given: ctypes.Structure, keep: Any = None
+    ) -> None:
+        self._library, self._name, self._given, self._keep = library, name, ctypes.pointer(given), keep
         self._function = ctypes.cast(function, ctypes.c_void_p)
 
     def mean(self, n: int) -> float:
@@ -136,33 +154,54 @@ class CTwin:
         finally:
             self._lib.twin_show(n)
 
-    def operation(self, name: str, **operands: Any) -> Operation:
+    def operation(self, name: str, keep: Any = None, **operands: Any) -> Operation:
         """Return one of the operations of c_twin.c.
 
         Parameters
         ----------
         name : str
             What follows ``op_`` there.
+        keep : object
+            What the operation needs alive.
         **operands
             Handles and sizes by their names in `Operands`; context, kernel and stream are those of the twin by default.
         """
         fixed = {"context": self._context, "kernel": self.kernel.handle, "stream": self.stream.handle}
-        return self.run(self._lib[f"op_{name}"], name, Operands(**(fixed | operands)))
+        return self.run(self._lib[f"op_{name}"], name, Operands(**(fixed | operands)), keep)
 
-    def run(self, function: Any, name: str, given: ctypes.Structure) -> Operation:
+    def run(self, function: Any, name: str, given: ctypes.Structure, keep: Any = None) -> Operation:
         """Return an operation of another library; see `Operation`."""
-        return Operation(self._lib, function, name, given)
+        return Operation(self._lib, function, name, given, keep)
 
     @property
     def context_handle(self) -> int:
         """The driver's handle of the device's primary context."""
         return int(self._context)
 
-    def launch(self, repeats: int, *, wait: bool) -> Callable[[], float]:
-        """Return a measurement: seconds per launch, or per launch and wait; the stream is drained afterwards."""
-        operation = self.operation("launch_and_wait" if wait else "launch")
+    def kernels(self, graph: madspace.Graph) -> Operation:
+        """Return an operation: launches of each kernel of a graph as it was captured, and nothing else.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of this device; kept, since the parameters belong to it.
+
+        Raises
+        ------
+        RuntimeError
+            When the graph has no kernel or too many.
+        """
+        kernels = (KernelNode * MAX_KERNELS)()
+        n = int(self._lib.twin_kernels(ctypes.c_void_p(graph.handle), kernels, MAX_KERNELS))
+        if n < 1:
+            raise RuntimeError(f"c_twin: expected a graph of 1 to {MAX_KERNELS} kernels, got {graph!r}")
+        return self.operation("launch_kernels", kernels=kernels, n=n, keep=graph)
+
+    def measurement(self, operation: Operation, repeats: int) -> Callable[[], float]:
+        """Return a measurement: seconds per operation of several in a row, into a drained queue."""
 
         def measure() -> float:
+            self.stream.synchronize()
             seconds = operation.mean(repeats)
             self.stream.synchronize()
             return seconds

@@ -2,8 +2,8 @@
 
 On a GPU, D = 128, bfloat16, float32 states in and out. "replay": one call captured, events around back-to-back replays,
 the usual figure; "cold": the same over so many sets of buffers that none is left in the L2 cache when it is used again
-(only where a set would fit there); "host": enqueue of a call, one of 16 into a drained queue, beside raw C launches of
-an empty kernel, 16 as well.
+(only where a set would fit there); "host": enqueue of a call, one of 16 into a drained queue, beside launches of
+the same kernels from C, as often.
 Fast gates (normal logits) forget within 16 tokens, slow ones (-8) do not: implementations that skip work differ there.
 Peers get the same inputs as torch tensors, where they are installed. On the CPU: time of a call on all threads.
 Results are checked against a float64 recurrence before anything is timed.
@@ -47,15 +47,15 @@ def replays(graph: Any, stream: madspace.Stream, n_calls: int = 1) -> Callable[[
     return measure
 
 
-def captured(calls: list[Call], stream: madspace.Stream) -> Any:
-    """Return the graph of some calls, one behind the other."""
+def captured(calls: list[Call], stream: madspace.Stream) -> tuple[Any, madspace.Graph]:
+    """Return the graph of some calls, one behind the other, to be launched and as it was captured."""
     for call in calls:
         call(stream=stream)
     stream.synchronize()
     with madspace.capture(stream) as graph:
         for call in calls:
             call(stream=stream)
-    return graph.instantiate()
+    return graph.instantiate(), graph
 
 
 def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, seed: int = 0) -> dict[str, Any]:
@@ -69,19 +69,25 @@ def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, 
     stream.synchronize()
     errors = reference.check(*call.results())
 
+    enqueue = call.bound(stream=stream)
+
     def host() -> float:
         stream.synchronize()
-        seconds = timed(lambda: call(stream=stream), ENQUEUED)
+        seconds = timed(enqueue, ENQUEUED)
         stream.synchronize()
         return seconds
 
-    graph = captured([call], stream)
-    samples = {"replay": replays(graph, stream), "host": host, "c_launch": twin.launch(ENQUEUED, wait=False)}
+    graph, recording = captured([call], stream)
+    samples = {
+        "replay": replays(graph, stream),
+        "host": host,
+        "c_launch": twin.measurement(twin.kernels(recording), ENQUEUED),
+    }
     sets = [call]
     if case.nbytes() < COLD_BYTES / 2:
         with madspace.stream(stream):
             sets += [call.copy() for _ in range(min(MAX_SETS, int(COLD_BYTES // case.nbytes())))]
-        samples["cold"] = replays(captured(sets, stream), stream, len(sets))
+        samples["cold"] = replays(captured(sets, stream)[0], stream, len(sets))
     made, left_out = kda_peers.measurements(peers, inputs, reference, REPLAYS)
     samples |= made
     interleaved(samples, 1 + rounds // 5)  # wakes clocks

@@ -1,7 +1,8 @@
 """Calls of KDA that benchmarks time: their shapes, inputs, least traffic, and the check before anything is timed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -183,6 +184,10 @@ class Call:
     def __call__(self, **options: Any) -> Any:
         """Enqueue the call."""
         return madspace.kda.fwd(*self.in_order, **options)
+
+    def bound(self, **options: Any) -> Callable[[], Any]:
+        """Return the call as a function of nothing, with no Python of its own."""
+        return partial(madspace.kda.fwd, *self.in_order, **options)
 
     def results(self) -> tuple[np.ndarray, np.ndarray]:
         """Return output and final state as NumPy arrays."""

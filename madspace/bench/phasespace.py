@@ -2,9 +2,10 @@
 
 On a GPU, for each batch size: device time by events over back-to-back launches ("device"; "cold" over so many sets of
 arrays that none is left in the L2 cache when it is used again, where that is possible), host time of a call, one of
-16 into a drained queue, call and wait; the last two beside raw C launches of an empty kernel, as many and interleaved in
-the same run. On the CPU, one thread: ns per event, interleaved with PyPI's `madspace` 0.2.1 where the interpreter of an environment with it
-is named. Results are checked (conservation, volume) before anything is timed.
+16 into a drained queue, beside launches of the same kernel from C; call and wait, beside launch of an empty kernel and
+wait from C, interleaved in the same run. On the CPU, one thread: ns per event, interleaved with PyPI's `madspace` 0.2.1
+where the interpreter of an environment with it is named. Results are checked (conservation, volume) before anything is
+timed.
 """
 
 import argparse
@@ -68,6 +69,9 @@ def gpu_case(
     def call_fresh() -> None:
         mapping.map_forward(arrays, stream=stream)
 
+    with madspace.capture(stream) as recording:
+        call()
+
     def drained(function: Callable[[], None]) -> Callable[[], float]:
         def measure() -> float:
             stream.synchronize()
@@ -105,8 +109,8 @@ def gpu_case(
         "host_fresh_outputs": drained(call_fresh),
         "call_and_wait": waited,
         "device": by_events([(arrays, out)]),
-        "c_launch": twin.launch(ENQUEUED, wait=False),
-        "c_launch_and_wait": twin.launch(1, wait=True),
+        "c_launch": twin.measurement(twin.kernels(recording), ENQUEUED),
+        "c_launch_and_wait": twin.measurement(twin.operation("launch_and_wait"), 1),
     }
     n_sets = 1 + int(COLD_BYTES // nbytes)
     if 1 < n_sets <= MAX_SETS:

@@ -14,6 +14,7 @@ from madspace.bench.kda_cases import Call
 from madspace.bench.timing import timed
 
 KINDS = ("own", "torch")
+ENQUEUED = 16  # calls of a sample of host time
 
 
 def has_torch() -> bool:
@@ -24,12 +25,12 @@ def has_torch() -> bool:
 class HostCall:
     """A call on NumPy arrays, or torch's on the CPU."""
 
-    def __init__(self, call: Call) -> None:
-        self.call = call
+    def __init__(self, call: Call, **options: Any) -> None:
+        self.call, self.enqueue = call, call.bound(**options)
 
     def __call__(self) -> None:
         """Do the call."""
-        self.call()
+        self.enqueue()
 
     def wait(self) -> None:
         """Wait for what is queued: nothing."""
@@ -43,10 +44,10 @@ class HostCall:
         """Return the results as bytes."""
         return [x.tobytes() for x in self.results()]
 
-    def host(self) -> float:
-        """Seconds to enqueue one call."""
+    def host(self) -> list[float]:
+        """Seconds to enqueue each of some calls, the first one into a drained queue."""
         self.wait()
-        seconds = timed(self, 1)
+        seconds = [timed(self.enqueue, 1) for _ in range(ENQUEUED)]
         self.wait()
         return seconds
 
@@ -86,12 +87,13 @@ class OwnCall(HostCall):
     """A call on madspace's tensors on the GPU."""
 
     def __init__(self, call: Call, stream: madspace.Stream) -> None:
-        super().__init__(call)
+        super().__init__(call, **self.options(stream))
         self.stream, self.pool = stream, stream.device.pool
 
-    def __call__(self) -> None:
-        """Enqueue the call."""
-        self.call(stream=self.stream)
+    @staticmethod
+    def options(stream: madspace.Stream) -> dict[str, Any]:
+        """Return what the call is given beside its arrays."""
+        return {"stream": stream}
 
     def wait(self) -> None:
         """Wait for the device."""
@@ -148,9 +150,10 @@ class TorchCall(OwnCall):
         super().__init__(call, stream)
         self.torch = importlib.import_module("torch")
 
-    def __call__(self) -> None:
-        """Enqueue the call."""
-        self.call()
+    @staticmethod
+    def options(stream: madspace.Stream) -> dict[str, Any]:
+        """Return nothing: the stream is torch's."""
+        return {}
 
     def wait(self) -> None:
         """Wait for the device."""
@@ -203,6 +206,22 @@ class TorchCall(OwnCall):
         graph.replay()
         self.wait()
         return self.bits() == expected
+
+
+def c_host(call: OwnCall, twin: CTwin) -> Callable[[], list[float]]:
+    """Return a measurement: seconds to launch the kernels of each of some calls from C."""
+    call()
+    with madspace.capture(twin.stream) as graph:
+        call()
+    operation = twin.kernels(graph)
+
+    def measure() -> list[float]:
+        call.wait()
+        seconds = operation.each(ENQUEUED)
+        call.wait()
+        return seconds
+
+    return measure
 
 
 def to_torch(x: Any, device: str) -> Any:

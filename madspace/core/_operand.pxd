@@ -31,12 +31,14 @@ cdef class Intake:
     cdef Tensor first_           # that array, imported
     cdef list reads_             # tensors with memory to be ordered
     cdef list writes_
-    cdef Work work_
+    cdef Work work_              # made for the first array that needs it
     cdef int locate(self, object first, str name) except -1
     cdef int choose(self, object stream, object first) except -1
     cdef int take(self, Operand* operand, object array, str name, bint write) except -1
     cdef int before(self) except -1
     cdef int after(self) except -1
+    cdef int order(self, list tensors, bint write) except -1
+    cdef object note(self, list tensors, bint write, object error)     # the first error so far, None for none
 
 
 # Whether two outputs, or an input and an output, share bytes. a and b are ranges of rows, `*_width` bytes each and

@@ -12,13 +12,15 @@ from libc.stdint cimport int32_t, int64_t
 
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._foreign cimport look_at_some, n_held
+from madspace.core._recording cimport n_recordings
 from madspace.core._uses cimport work_on
 from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport get_device
 from madspace.core.dlpack cimport (
     DLTensor, ExchangeTable, ManagedTensor, exchange_table, export_managed, framework_stream, import_array,
 )
-from madspace.core.stream cimport as_stream, own_stream
+from madspace.core.memory cimport Buffer
+from madspace.core.stream cimport Stream, as_stream, own_stream
 from madspace.core.tensor cimport Tensor
 
 
@@ -97,36 +99,53 @@ cdef class Intake:
 
     cdef int before(self) except -1:
         """Make the stream wait, on the device, for earlier writers of the inputs and earlier users of the outputs."""
-        cdef Tensor tensor
         if self.stream is None:
             return 0
         if n_held != 0:
             look_at_some(self.stream)
-        self.work_ = work_on(self.stream)
-        for tensor in self.reads_:
-            tensor.before_in(self.work_, False)
-        for tensor in self.writes_:
-            tensor.before_in(self.work_, True)
+        self.order(self.reads_, False)
+        self.order(self.writes_, True)
+        return 0
+
+    cdef int order(self, list tensors, bint write) except -1:
+        cdef Tensor tensor
+        for tensor in tensors:
+            if not at_home(tensor, self.stream):
+                if self.work_ is None:
+                    self.work_ = work_on(self.stream)
+                tensor.before_in(self.work_, write)
         return 0
 
     cdef int after(self) except -1:
         """Note the uses, so that later writers and frees wait for the work just queued."""
-        cdef Tensor tensor
-        cdef Py_ssize_t i
-        cdef Py_ssize_t n_reads = len(self.reads_)
-        error = None
         if self.stream is None:
             return 0
-        self.work_.settle()
-        for i in range(n_reads + len(self.writes_)):
-            tensor = self.reads_[i] if i < n_reads else self.writes_[i - n_reads]
-            try:
-                tensor.after_in(self.work_, i >= n_reads)
-            except Exception as failure:        # the others are used all the same
-                error = error or failure
+        if self.work_ is not None:
+            self.work_.settle()
+        error = self.note(self.writes_, True, self.note(self.reads_, False, None))
         if error is not None:
             raise error
         return 0
+
+    cdef object note(self, list tensors, bint write, object error):
+        cdef Tensor tensor
+        for tensor in tensors:
+            if n_recordings == 0 and at_home(tensor, self.stream):
+                continue
+            try:
+                if self.work_ is None:
+                    self.work_ = work_on(self.stream)
+                tensor.after_in(self.work_, write)
+            except Exception as failure:        # the others are used all the same
+                error = error or failure
+        return error
+
+
+cdef inline bint at_home(Tensor tensor, Stream stream) noexcept:
+    """Tell whether memory has never left its own stream, where everything is in order."""
+    cdef Buffer buffer = tensor.buffer_
+    return (buffer is not None and buffer.stream is stream and buffer.uses_ is None and buffer.writer_ is stream
+            and not buffer.closed_)
 
 
 cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t a_width,

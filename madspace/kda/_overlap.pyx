@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int64_t
 
-from madspace.core._layout cimport element_count, element_span
 from madspace.core._operand cimport Operand
 from madspace.kda._check cimport FINAL_STATE, INITIAL_STATE, N_ARRAYS, N_INPUTS, NAMES, Call
 
@@ -24,41 +23,48 @@ cdef int refuse_overlaps(Call* call, char* scratch, size_t nbytes) except -1:
 cdef bint find_overlap(Call* call, char* scratch, size_t nbytes, int* which, int* other) noexcept nogil:
     cdef Range ranges[N_ARRAYS]
     cdef Range workspace
-    cdef int i, k
+    cdef int given[N_ARRAYS]        # whose the ranges are
+    cdef int i, k, n = 0
     for i in range(N_ARRAYS):
-        ranges[i].low = ranges[i].high = NULL
         if call.given[i]:
-            ranges[i] = range_of(&call.arrays[i])
-    workspace.low = workspace.high = scratch
+            ranges[n] = range_of(&call.arrays[i])
+            given[n] = i
+            n += 1
     if scratch != NULL:
-        workspace.high += nbytes
-    for i in range(N_ARRAYS):
-        which[0], other[0] = -1, i
-        if meet(&ranges[i], &workspace) and touches(&call.arrays[i], &workspace):
-            return True
-        # Whatever is written is compact, so its range is its memory; what is read may have gaps.
-        if i < N_INPUTS:
+        workspace.low, workspace.high = scratch, scratch + nbytes
+        for i in range(n):
+            if meet(&ranges[i], &workspace) and touches(&call.arrays[given[i]], &workspace):
+                which[0], other[0] = -1, given[i]
+                return True
+    # Whatever is written is compact, so its range is its memory; what is read may have gaps.
+    for i in range(n):
+        if given[i] < N_INPUTS:
             continue
         for k in range(i):
-            if not meet(&ranges[k], &ranges[i]) or not touches(&call.arrays[k], &ranges[i]):
+            if not meet(&ranges[k], &ranges[i]) or not touches(&call.arrays[given[k]], &ranges[i]):
                 continue
-            if i == FINAL_STATE and k == INITIAL_STATE and ranges[k].low == ranges[i].low:
+            if given[i] == FINAL_STATE and given[k] == INITIAL_STATE and ranges[k].low == ranges[i].low:
                 continue        # of one shape and dtype: updated in place
-            which[0], other[0] = i, k
+            which[0], other[0] = given[i], given[k]
             return True
     return False
 
 
-cdef Range range_of(Operand* x) noexcept nogil:
+cdef inline Range range_of(Operand* x) noexcept nogil:
     cdef Range result
-    cdef int64_t low = 0
-    cdef int64_t count
-    if element_count(x.ndim, x.shape) == 0:
-        result.low = result.high = NULL
-        return result
-    count = element_span(x.ndim, x.shape, x.strides, &low)
-    result.low = x.data + low * (x.bits // 8)
-    result.high = result.low + count * (x.bits // 8)
+    cdef int64_t reach, low = 0, high = 1
+    cdef int i
+    result.low = result.high = NULL
+    for i in range(x.ndim):
+        if x.shape[i] == 0:
+            return result
+        reach = (x.shape[i] - 1) * x.strides[i]
+        if reach < 0:
+            low += reach
+        else:
+            high += reach
+    result.low = x.data + low * (x.bits >> 3)
+    result.high = x.data + high * (x.bits >> 3)
     return result
 
 

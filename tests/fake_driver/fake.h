@@ -172,6 +172,13 @@ struct Function : Object {
 };
 
 // Types as CUgraphNodeType: 0 kernel, 1 memcpy, 2 memset, 4 child graph, 10 allocation, 11 free, 13 conditional ...
+// A captured launch as its node tells it.
+struct Launched {
+    void* function;
+    unsigned grid[3], block[3], shared;
+    std::string values;
+    std::vector<void*> params;
+};
 struct Node {
     int type;
     std::function<void()> run;  // null where a body or a child is run instead
@@ -180,6 +187,7 @@ struct Node {
     std::vector<struct GraphObject*> bodies;  // of a conditional: then, else; of a child graph: its copy
     struct Condition* condition = nullptr;
     bool loop = false;
+    std::shared_ptr<Launched> launched;
 };
 struct GraphObject : Object {
     static constexpr Kind kThisKind = kGraph;

@@ -204,7 +204,7 @@ API int cuGraphDebugDotPrint(void* handle, const char* path, unsigned) {
 
 // ---- nodes ----
 
-// Where a captured node has its parameters is its own affair: here `extra` leads back to the node.
+// `extra` leads back to the node: that it is not used with parameters is the driver's affair.
 struct KernelParams {
     void* function;
     unsigned grid[3], block[3], shared;
@@ -218,6 +218,12 @@ API int cuGraphKernelNodeGetParams_v2(void* handle, KernelParams* params) {
     if (call.code) return call.code;
     if (static_cast<Node*>(handle)->type != kKernelNode) return call(kInvalidValue);
     *params = {};
+    if (Launched* launched = static_cast<Node*>(handle)->launched.get()) {
+        params->function = launched->function;
+        std::memcpy(params->grid, launched->grid, sizeof launched->grid + sizeof launched->block);
+        params->shared = launched->shared;
+        params->params = launched->params.data();
+    }
     params->extra = static_cast<void**>(handle);
     return call.code;
 }

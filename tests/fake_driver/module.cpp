@@ -96,7 +96,7 @@ static int launch(Call& call, void* handle, const Shape& shape, void* stream_han
     auto it = state().registry.find(kernel->name);
     KernelFn fn = it == state().registry.end() ? nullptr : it->second.fn;
     std::string name = kernel->name;
-    return call(submit(stream, 0, [=]() mutable {
+    int code = submit(stream, 0, [=]() mutable {
         if (!kernel->live) fault("launch of a kernel whose library was unloaded: " + name);
         inspect_params(bytes, name);
         if (!fn) return;
@@ -104,7 +104,16 @@ static int launch(Call& call, void* handle, const Shape& shape, void* stream_han
         std::vector<void*> pointers;
         for (size_t offset : offsets) pointers.push_back(&copy[offset]);
         fn(pointers.data(), shape.grid, shape.block);
-    }));
+    });
+    if (!code && stream->capture) {
+        auto launched = std::make_shared<Launched>();
+        launched->function = handle;
+        std::memcpy(launched->grid, &shape, sizeof shape);
+        launched->values = bytes;
+        for (size_t offset : offsets) launched->params.push_back(&launched->values[offset]);
+        stream->capture->graph->nodes.back()->launched = launched;
+    }
+    return call(code);
 }
 
 static const char* name_for_log(void* handle) {

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
-import os
 import re
 import shutil
-import subprocess
-import tempfile
 from pathlib import Path
+
+from compiled import compiled
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent.parent / "cuda_src"
 # Of each family: its kernels, and what the machine puts in the place of which header.
 KERNELS = {
-    "kda": [
-        *(f"kda_{stem}_{d}" for stem in ("forward", "prepare", "scan", "decode") for d in (64, 128)),
-        "kda_forward_wide_128",
-    ],
+    "kda": [f"kda_{stem}_{d}" for stem in ("forward", "prepare", "scan", "decode") for d in (64, 128)]
+    + ["kda_forward_wide_128"],
     "phasespace": ["program_small", "program_large", "random_uniform"],
 }
 FUSED_HEAD = """
@@ -54,33 +50,18 @@ def build(family: str, kernels: str = "") -> Path:
     own = [HERE / name for name in ("machine.cpp", "machine.h", double)]
     first = kernels or (HERE / f"kernels_{family}.cpp").read_text()
     parts = sorted([*SOURCES.glob(f"{family}/*"), *SOURCES.glob("include/madspace/*")])
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in own + parts) + first.encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "madspace-tests"
-    target = cache / digest / f"{family}.so"
-    if target.exists():
-        return target
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
-        raise RuntimeError("warp machine: no C++ compiler found (g++ or c++ on PATH, or CXX)")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        # The kernels find the machine's instructions beside them instead of the GPU's.
-        tree = Path(scratch)
+
+    def arguments(tree: Path) -> list[str | Path]:
+        """Put the kernels where they find the machine's instructions beside them instead of the GPU's."""
         for folder in ("include", family):
             shutil.copytree(SOURCES / folder, tree / folder)
         shutil.copy(HERE / double, tree / place)
         (tree / "kernels.cpp").write_text(first)
-        made = tree / "kernels.so"
         flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wno-attributes", "-x", "c++"]
         paths = [f"-I{folder}" for folder in (tree, tree / "include", tree / "include/madspace", tree / family, HERE)]
-        sources = [str(HERE / "machine.cpp"), str(tree / "kernels.cpp")]
-        done = subprocess.run(
-            [*compiler.split(), *flags, *paths, *sources, "-o", str(made)], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"warp machine: {done.stderr}")
-        made.replace(target)
-    return target
+        return [*flags, *paths, HERE / "machine.cpp", tree / "kernels.cpp"]
+
+    return compiled(f"{family}.so", own + parts, arguments, first)
 
 
 @functools.cache

@@ -165,8 +165,7 @@ MS_FN Barrier& barrier_at(u32 barrier) { return *reinterpret_cast<Barrier*>(::ma
 MS_FN void barrier_init(u32 barrier, u32 count) {
     barrier_at(barrier) = Barrier{static_cast<u16>(count), static_cast<u16>(count), 0};
 }
-MS_FN void barrier_arrive(u32 barrier) {
-    ::machine::check_arrival();
+MS_FN void arrive_alone(u32 barrier) {
     Barrier state = barrier_at(barrier);
     ++::machine::progress;
     if (state.count == 0xffff) ::machine::fault("barrier: not initialised");
@@ -175,6 +174,14 @@ MS_FN void barrier_arrive(u32 barrier) {
         ++state.phase;
     }
     barrier_at(barrier) = state;
+}
+MS_FN void barrier_arrive(u32 barrier) {
+    ::machine::check_arrival();
+    arrive_alone(barrier);
+}
+MS_FN void barrier_arrive_with_copies(u32 barrier) {
+    wait_for_copies<0>();
+    arrive_alone(barrier);
 }
 MS_FN bool barrier_passed(u32 barrier, u32 parity) { return (barrier_at(barrier).phase & 1) != parity; }
 MS_FN void barrier_wait(u32 barrier, u32 parity) {
