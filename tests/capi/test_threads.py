@@ -93,9 +93,10 @@ def work(api, cpu, gpu, queue, fill_kernel, memory, real_gpu, device):
     del kept
 
 
-def test_hot_calls_do_not_take_the_gil(client, work):
-    # This thread keeps the GIL until the other one is done: one that asked for it would wait for ever.
-    assert client.hot_calls(ctypes.addressof(work)), "a call waits for the GIL"
+@pytest.mark.parametrize("n", [1, 4])
+def test_hot_calls_do_not_take_the_gil(client, work, n):
+    # This thread keeps the GIL until the other ones are done: one that asked for it would wait for ever.
+    assert client.hot_calls(ctypes.addressof(work), n), "a call waits for the GIL"
     assert (work.failed, work.status, work.message) == (0, 0, b"")
 
 
