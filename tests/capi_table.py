@@ -6,6 +6,8 @@ import ctypes
 import re
 from pathlib import Path
 
+import pytest
+
 HEADER = Path(__file__).resolve().parent.parent / "madspace" / "include" / "madspace" / "madspace.h"
 
 TYPES = {
@@ -163,9 +165,7 @@ def fill(api, kernel, queue, address, value, n=1024):
 
 def refused(name, call, *arguments):
     """Expect a call to give this code; return the message."""
-    try:
+    with pytest.raises(ApiError) as raised:
         call(*arguments)
-    except ApiError as error:
-        assert error.name == name, error
-        return error.message
-    raise AssertionError(f"expected {name}, got MS_OK")
+    assert raised.value.name == name, raised.value
+    return raised.value.message
