@@ -43,6 +43,16 @@ cdef class Intake:
     cdef object note(self, list tensors, bint write, object error)     # the first error so far, None for none
 
 
+# What an array reaches over: [low, high), empty for one without elements.
+cdef struct Range:
+    char* low
+    char* high
+
+
+cdef inline bint meet(const Range* a, const Range* b) noexcept nogil:
+    return a.low < b.high and b.low < a.high
+
+
 # Whether two outputs, or an input and an output, share bytes. a and b are ranges of rows, `*_width` bytes each and
 # `*_stride` bytes apart.
 cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t a_width,
