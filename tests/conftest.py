@@ -143,6 +143,16 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    """Do so again after a file, for what its tests have imported; its garbage and its fixtures are gone by then."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return result
+
+
 def _device_count():
     from madspace.core.device import device_count
 

@@ -13,7 +13,7 @@ from madspace.core._teardown cimport is_closed
 from madspace.core.device cimport Device
 
 ctypedef CUresult (*text_fn)(CUresult, const char**) noexcept nogil
-ctypedef CUresult (*wait_fn)() noexcept nogil
+ctypedef CUresult (*wait_fn)(CUcontext) noexcept nogil
 ctypedef CUresult (*stream_fn)(CUstream) noexcept nogil
 ctypedef CUresult (*capturing_fn)(CUstream, cydriver.CUstreamCaptureStatus*) noexcept nogil
 ctypedef CUresult (*capture_info_fn)(
@@ -102,7 +102,7 @@ cdef int context_synchronize(void* context) noexcept nogil:
     cdef bint pushed
     cdef int code = enter(context, &pushed)
     if code == 0:
-        code = <int>raw_ctx_synchronize()
+        code = <int>raw_ctx_synchronize(<CUcontext>context)    # since CUDA 13 it names the context
         drv.quiet_leave(pushed)
     return code
 

@@ -10,7 +10,9 @@ from madspace.core._operand cimport Intake, Operand, hand_over, rows_overlap
 from madspace.core.kernel cimport Kernel
 from madspace.core.memory cimport Buffer, allocate
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
-from madspace.phasespace._program_plan cimport Launcher, Layout, OnDevice, Plan, kLargeProgram, kSmallProgram
+from madspace.phasespace._program_plan cimport (
+    MAX_BATCH, SMALL_BATCH, LaidOut, Launcher, OnDevice, Plan, kLargeProgram, kSmallProgram, lay_out,
+)
 
 from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
 
@@ -19,8 +21,6 @@ cdef enum:
     CODE_INT = 0
     CODE_FLOAT = 2
     DEVICE_CUDA = 2
-    SMALL_BATCH = 65536          # below it small blocks spread the events over all multiprocessors
-    MAX_BATCH = 68719476704      # (2^31 - 1) * 32: the largest grid, far below any overflow in bytes
     OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
 
 
@@ -136,7 +136,7 @@ cdef class ProgramOp:
             here = plan.on_device(intake.device, intake.stream)      # before anything is made
             if self.block != 0:
                 here.large.block = here.small.block = self.block
-                if here.layout.head.n_steps > 0:
+                if here.layout.it.head.n_steps > 0:
                     here.large.shared = here.small.shared = 8 * self.block * plan.program.n_registers
                 if self.kernel is not None:
                     here.kernel = self.kernel
@@ -368,14 +368,14 @@ cdef class ProgramOp:
         cdef char* args = <char*>small
         cdef void* params[1]
         cdef Launcher* launcher = &here.small if n < SMALL_BATCH else &here.large
-        cdef Layout layout = here.layout
+        cdef LaidOut* layout = &here.layout.it
         cdef int pushed
         if layout.nbytes > <size_t>kSmallProgram:
             large.resize(kLargeProgram // 8)
             args = <char*>large.data()
         else:
             memset(small + layout.nbytes // 8, 0, sizeof(small) - layout.nbytes)
-        layout.lay_out(args, operands, n, seed, offset, launcher.block)
+        lay_out(layout, args, operands, n, seed, offset, launcher.block)
         params[0] = args
         pushed = intake.device.push()
         try:

@@ -125,6 +125,7 @@ API int cuGetProcAddress_v2(const char* symbol, void** out, int version, uint64_
     static const char* const kPlain[] = {"", nullptr};
     suffixes = name == "cuStreamGetCaptureInfo" && version < 12030 ? kOlder : kNewest;
     if (name == "cuGetProcAddress" && version < 12000) suffixes = kPlain;
+    if (name == "cuCtxSynchronize" && version < 13000) suffixes = kPlain;
     if (name.compare(0, 2, "cu") == 0)
         for (; *suffixes && !*out; suffixes++) *out = dlsym(self, (name + *suffixes).c_str());
     if (status) *status = *out ? 0 : 1;
@@ -286,16 +287,25 @@ API int cuCtxGetId(void* handle, unsigned long long* id) {
     *id = context->device + 1;
     return call.code;
 }
-API int cuCtxSynchronize() {
-    Call call("cuCtxSynchronize", kCurrent);
+static int synchronize(Call& call, Context* context) {
     if (call.code) return call.code;
-    if (context_captures(current())) {
+    if (context_captures(context)) {
         capture_unsafe();
         return call(kCaptureUnsupported);
     }
-    drain_context(current());
+    drain_context(context);
     sweep_pools();
     return call.code;
+}
+API int cuCtxSynchronize() {
+    Call call("cuCtxSynchronize", kCurrent);
+    return synchronize(call, current());
+}
+API int cuCtxSynchronize_v2(void* handle) {
+    Call call("cuCtxSynchronize", kInit, {{"context", handle}});
+    if (call.code) return call.code;
+    Context* context = find<Context>(handle);
+    return context ? synchronize(call, context) : call(kInvalidContext);
 }
 API int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
     Call call("cuCtxGetStreamPriorityRange", kCurrent);
