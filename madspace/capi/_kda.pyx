@@ -21,7 +21,7 @@ from madspace.core._recording cimport n_recordings, note_kept
 from madspace.core._shape cimport Shape
 from madspace.core.kernel cimport Kernel
 from madspace.core.stream cimport Stream
-from madspace.kda._args cimport Args, HostCall, Plan, make_plan
+from madspace.kda._args cimport Args, HostCall, Plan, Target, make_plan
 from madspace.kda._check cimport (
     A_LOG, BETA, CU_SEQLENS, DT_BIAS, FINAL_STATE, G, INITIAL_STATE, K, OUT, Q, SNAPSHOT_OFFSETS,
     SNAPSHOT_TOKENS, SNAPSHOTS, STATE_SLOTS, V, Call,
@@ -52,7 +52,8 @@ cdef struct Loaded:
 # What decides how a call is launched on a device.
 cdef struct Traits:
     bint known
-    int n_processors, shared_limit, capability
+    int n_processors, shared_limit
+    Target target
     Loaded kernels[2 * MAX_KERNELS]
 
 
@@ -152,7 +153,7 @@ cdef int plan_call(Object* device, Object* stream, HostCall* call, Plan* plan, v
     cdef bint ready = where != NULL and where.known
     cdef int i
     if ready:
-        plan[0] = make_plan(call.args, call.channels, where.n_processors, where.shared_limit, where.capability)
+        plan[0] = make_plan(call.args, call.channels, where.n_processors, where.shared_limit, where.target)
         if plan.problem != NULL:
             return write_failure(failure(), MS_ERROR_SHAPE, "args: expected sizes that fit one launch, got too large a "
                                  "%s",
@@ -181,7 +182,7 @@ cdef int py_plan(Object* device, Object* stream, HostCall* call, Plan* plan, voi
         if device.device < CACHED_DEVICES:
             where = &traits[device.device]
             where.n_processors, where.shared_limit = kernels.n_processors, kernels.shared_limit
-            where.capability = kernels.capability
+            where.target = kernels.target
         for i in range(plan.n_launches):
             kernel = kernels.get(call.channels, &plan.launch[i], on)
             functions[i] = <void*>kernel.function_on(on.device, on)
