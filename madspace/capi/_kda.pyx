@@ -10,7 +10,8 @@ from madspace.capi cimport (
 from madspace.capi._devices cimport device_object, find_place, is_cpu
 from madspace.capi._memory cimport allocate_on, free_on
 from madspace.capi._status cimport (
-    Failure, Object, Section, caught, driver_failed, enter, failure, leave, refused, sections, write_failure,
+    Failure, Object, Section, after_flag, before_flag, caught, driver_failed, enter, failure, leave, refused, sections,
+    write_failure,
 )
 from madspace.capi._streams cimport stream_object
 from madspace.core cimport _plain as plain
@@ -42,6 +43,8 @@ cdef enum:
     MAX_KERNELS = 16            # for one number of channels
     MAX_LAUNCHES = 2
 
+
+# What is read without the GIL: `known` and `function` are written last, and tell that the rest is there.
 
 # A kernel on a device, ready for launches with that much dynamic shared memory.
 cdef struct Loaded:
@@ -153,6 +156,7 @@ cdef int plan_call(Object* device, Object* stream, HostCall* call, Plan* plan, v
     cdef bint ready = where != NULL and where.known
     cdef int i
     if ready:
+        after_flag()
         plan[0] = make_plan(call.args, call.channels, where.n_processors, where.shared_limit, where.target)
         if plan.problem != NULL:
             return write_failure(failure(), MS_ERROR_SHAPE, "args: expected sizes that fit one launch, got too large a "
@@ -161,7 +165,8 @@ cdef int plan_call(Object* device, Object* stream, HostCall* call, Plan* plan, v
         for i in range(plan.n_launches):
             kernel = loaded_of(where, call.channels, <int>plan.launch[i].kernel)
             functions[i] = kernel.function
-            ready = ready and kernel.function != NULL and plan.launch[i].shared <= kernel.shared
+            after_flag()
+            ready = ready and functions[i] != NULL and plan.launch[i].shared <= kernel.shared
     if ready:
         return 0
     if not enter(sections, &section):
@@ -190,8 +195,10 @@ cdef int py_plan(Object* device, Object* stream, HostCall* call, Plan* plan, voi
             if where != NULL and which < MAX_KERNELS:
                 loaded = loaded_of(where, call.channels, which)
                 loaded.shared = max(loaded.shared, plan.launch[i].shared)
+                before_flag()
                 loaded.function = functions[i]
         if where != NULL:
+            before_flag()
             where.known = True
         return 0
     except BaseException as error:
