@@ -19,7 +19,7 @@ from madspace.core._kernel_code cimport CACHED_DEVICES
 from madspace.core._layout cimport compact_strides
 from madspace.core._operand cimport Operand
 from madspace.core._recording cimport n_recordings, note_kept
-from madspace.core._shape cimport Shape
+from madspace.core._shape cimport Shape, launch_name
 from madspace.core.kernel cimport Kernel
 from madspace.core.stream cimport Stream
 from madspace.kda._args cimport Args, HostCall, Plan, Target, make_plan
@@ -217,7 +217,7 @@ cdef int launch_all(Object* device, Object* stream, HostCall* call, const Plan* 
         shape.shared, shape.early = plan.launch[i].shared, plan.launch[i].early
         code = plain.launch(device.context, functions[i], &shape, stream.native, params)
         if code != 0:
-            return driver_failed(code, "cuLaunchKernel", "a kernel of Kimi Delta Attention")
+            return driver_failed(code, launch_name(&shape), "a kernel of Kimi Delta Attention")
     return 0 if n_recordings == 0 else keep(device, stream, call, plan)
 
 
