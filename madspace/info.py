@@ -23,12 +23,14 @@ Report = dict[str, Any]
 # Every variable of ours that anything reads, and what it is for; others of that prefix are most likely misspelt.
 VARIABLES = {
     "MADSPACE_ALLOC_LOG": "file for a log of device allocations",
+    "MADSPACE_CACHE_DIR": "folder of kernels that were compiled on demand",
     "MADSPACE_COMMIT": "commit that benchmark results name",
     "MADSPACE_CPU_ISA": "instruction set of the CPU kernels",
     "MADSPACE_CUDA_ARCHS": "targets of the CUDA kernels, when the package is built",
     "MADSPACE_DRIVER_LIBRARY": "driver library to load",
     "MADSPACE_FAKE_DEVICES": "devices of the tests' driver",
     "MADSPACE_FAKE_REPORT": "report of the tests' driver",
+    "MADSPACE_JIT": "compiling kernels of functions on demand",
     "MADSPACE_LEAK_CHECK": "report of what is left at exit",
     "MADSPACE_NUM_THREADS": "threads of CPU calls",
     "MADSPACE_POISON": "NaN in fresh and returned workspaces",

@@ -51,8 +51,14 @@ inline u64 workspace_size(i64 total_tokens, i64 value_heads, i64 n_sequences, in
     return bytes;
 }
 
+// What the kernels were compiled for, which may be less than the device: PTX of compute_80 runs on all later ones.
+struct Target {
+    int capability;    // 90 for 9.0
+    bool has_special;  // with the instructions of that device alone: sm_90a
+};
+
 template <int D>
-inline Plan plan_for(Args& args, int n_processors, int shared_limit, int capability) {
+inline Plan plan_for(Args& args, int n_processors, int shared_limit, const Target& target) {
     Plan plan = {};
     const i64 total = args.batches * args.tokens;
     const i64 chains = args.n_sequences * args.value_heads;
@@ -78,8 +84,9 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit, int capabil
         plan.problem = "N * HV";
         return plan;
     }
-    // Warps with two tiles of rows each, where a block has the whole state.
-    const bool is_wide = capability == 90 && D == 128 && args.v_splits == 1 && chains > kMaxRecordedChains;
+    // Warps with two tiles of rows each, where a block has the whole state and warps can hand registers to each other.
+    const bool can_be_wide = target.capability == 90 && target.has_special;
+    const bool is_wide = can_be_wide && D == 128 && args.v_splits == 1 && chains > kMaxRecordedChains;
     const int row_tiles = kRowTiles / args.v_splits, consumers = is_wide ? row_tiles / 2 : row_tiles;
     const int barriers = 2 * kMaxRingSlots * 8;
     const int fixed = barriers + row_tiles * Record<D>::kStaging + kProducerWarps * kBasesBytes;
@@ -108,16 +115,15 @@ inline Plan plan_for(Args& args, int n_processors, int shared_limit, int capabil
     plan.n_launches = 2;
     plan.launch[0] = {kPrepare, static_cast<u32>(prepare_blocks), static_cast<u32>(32 * warps),
                       static_cast<u32>(warps * (Record<D>::kBytes + kBasesBytes)), false};
-    plan.launch[1] = {kScan, blocks, threads, shared, capability >= 90};
+    plan.launch[1] = {kScan, blocks, threads, shared, target.capability >= 90};
     plan.workspace_bytes = static_cast<u64>(records) * Record<D>::kBytes;
     return plan;
 }
 
-// n_processors and shared_limit: of the device, the latter per block with opt-in. capability: 90 for 9.0, whose
-// warps can hand registers to each other.
-inline Plan make_plan(Args& args, int channels, int n_processors, int shared_limit, int capability) {
-    return channels == 64 ? plan_for<64>(args, n_processors, shared_limit, capability)
-                          : plan_for<128>(args, n_processors, shared_limit, capability);
+// n_processors and shared_limit: of the device, the latter per block with opt-in.
+inline Plan make_plan(Args& args, int channels, int n_processors, int shared_limit, const Target& target) {
+    return channels == 64 ? plan_for<64>(args, n_processors, shared_limit, target)
+                          : plan_for<128>(args, n_processors, shared_limit, target);
 }
 
 }  // namespace kda

@@ -32,11 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     report.add_argument("--results", metavar="FILE", help="report on this result instead of measuring")
     others = parser.add_argument_group("other implementations")
-    others.add_argument("--peers", metavar="NAME,...", help='libraries to measure where installed: all, none with --quick')
+    others.add_argument(
+        "--peers", metavar="NAME,...", help="libraries to measure where installed: all, none with --quick"
+    )
     others.add_argument("--upstream-python", metavar="PATH", help="interpreter with PyPI's madspace 0.2.1 (phasespace)")
     single = parser.add_argument_group("kda and workspace")
     single.add_argument("--gates", metavar="NAME,...", default="fast,slow", help="default: fast,slow")
-    single.add_argument("--kinds", metavar="NAME,...", help="own, and torch where that is installed and not with --quick")
+    single.add_argument(
+        "--kinds", metavar="NAME,...", help="own, and torch where that is installed and not with --quick"
+    )
     for option, (default, quick) in COUNTS.items():
         single.add_argument(option, type=_positive, metavar="N", help=f"default: {default}, {quick} with --quick")
 

@@ -3,14 +3,14 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport uint64_t
 
 from madspace.capi cimport (
-    MS_ERROR_ARGUMENT, MS_ERROR_DEVICE, MS_ERROR_UNSUPPORTED, MS_EVENT_TIMING, ms_api, ms_device,
-    ms_event, ms_stream,
+    MS_ERROR_ARGUMENT, MS_ERROR_DEVICE, MS_EVENT_TIMING, ms_api, ms_device, ms_event, ms_stream,
 )
-from madspace.capi._devices cimport device_object, find_device, is_cpu
+from madspace.capi._devices cimport device_object
 from madspace.capi._status cimport (
     Object, Section, caught, driver_failed, enter, failure, hand_out, kEvent, kStream, leave, look_up, new_object,
     refused, release, sections, write_failure,
 )
+from madspace.capi._streams cimport find_gpu
 from madspace.core cimport _plain as plain
 from madspace.core.event cimport Event
 
@@ -61,14 +61,9 @@ cdef ms_event event_handle(Event event) except NULL:
 
 cdef int create(ms_device device, int flags, ms_event* event) noexcept nogil:
     cdef Section section
-    cdef Object* found = find_device(device)
+    cdef Object* found = find_gpu(device, event, "event")
     if found == NULL:
         return failure().status
-    if is_cpu(found):
-        return write_failure(failure(), MS_ERROR_UNSUPPORTED, "device: expected a CUDA device, got the CPU, which has "
-                             "no streams and events")
-    if event == NULL:
-        return write_failure(failure(), MS_ERROR_ARGUMENT, "event: expected an address, got NULL")
     if flags & ~MS_EVENT_TIMING:
         return write_failure(failure(), MS_ERROR_ARGUMENT, "flags: expected 0 or MS_EVENT_TIMING, got %d", flags)
     return leave(sections, &section, py_create(found, flags, event)) if enter(sections, &section) else refused()

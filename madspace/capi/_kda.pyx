@@ -10,7 +10,8 @@ from madspace.capi cimport (
 from madspace.capi._devices cimport device_object, find_place, is_cpu
 from madspace.capi._memory cimport allocate_on, free_on
 from madspace.capi._status cimport (
-    Failure, Object, Section, caught, driver_failed, enter, failure, leave, refused, sections, write_failure,
+    Failure, Object, Section, after_flag, before_flag, caught, driver_failed, enter, failure, leave, refused, sections,
+    write_failure,
 )
 from madspace.capi._streams cimport stream_object
 from madspace.core cimport _plain as plain
@@ -18,10 +19,10 @@ from madspace.core._kernel_code cimport CACHED_DEVICES
 from madspace.core._layout cimport compact_strides
 from madspace.core._operand cimport Operand
 from madspace.core._recording cimport n_recordings, note_kept
-from madspace.core._shape cimport Shape
+from madspace.core._shape cimport Shape, launch_name
 from madspace.core.kernel cimport Kernel
 from madspace.core.stream cimport Stream
-from madspace.kda._args cimport Args, HostCall, Plan, make_plan
+from madspace.kda._args cimport Args, HostCall, Plan, Target, make_plan
 from madspace.kda._check cimport (
     A_LOG, BETA, CU_SEQLENS, DT_BIAS, FINAL_STATE, G, INITIAL_STATE, K, OUT, Q, SNAPSHOT_OFFSETS,
     SNAPSHOT_TOKENS, SNAPSHOTS, STATE_SLOTS, V, Call,
@@ -43,6 +44,8 @@ cdef enum:
     MAX_LAUNCHES = 2
 
 
+# What is read without the GIL: `known` and `function` are written last, and tell that the rest is there.
+
 # A kernel on a device, ready for launches with that much dynamic shared memory.
 cdef struct Loaded:
     void* function
@@ -52,7 +55,8 @@ cdef struct Loaded:
 # What decides how a call is launched on a device.
 cdef struct Traits:
     bint known
-    int n_processors, shared_limit, capability
+    int n_processors, shared_limit
+    Target target
     Loaded kernels[2 * MAX_KERNELS]
 
 
@@ -152,7 +156,8 @@ cdef int plan_call(Object* device, Object* stream, HostCall* call, Plan* plan, v
     cdef bint ready = where != NULL and where.known
     cdef int i
     if ready:
-        plan[0] = make_plan(call.args, call.channels, where.n_processors, where.shared_limit, where.capability)
+        after_flag()
+        plan[0] = make_plan(call.args, call.channels, where.n_processors, where.shared_limit, where.target)
         if plan.problem != NULL:
             return write_failure(failure(), MS_ERROR_SHAPE, "args: expected sizes that fit one launch, got too large a "
                                  "%s",
@@ -160,7 +165,8 @@ cdef int plan_call(Object* device, Object* stream, HostCall* call, Plan* plan, v
         for i in range(plan.n_launches):
             kernel = loaded_of(where, call.channels, <int>plan.launch[i].kernel)
             functions[i] = kernel.function
-            ready = ready and kernel.function != NULL and plan.launch[i].shared <= kernel.shared
+            after_flag()
+            ready = ready and functions[i] != NULL and plan.launch[i].shared <= kernel.shared
     if ready:
         return 0
     if not enter(sections, &section):
@@ -181,7 +187,7 @@ cdef int py_plan(Object* device, Object* stream, HostCall* call, Plan* plan, voi
         if device.device < CACHED_DEVICES:
             where = &traits[device.device]
             where.n_processors, where.shared_limit = kernels.n_processors, kernels.shared_limit
-            where.capability = kernels.capability
+            where.target = kernels.target
         for i in range(plan.n_launches):
             kernel = kernels.get(call.channels, &plan.launch[i], on)
             functions[i] = <void*>kernel.function_on(on.device, on)
@@ -189,8 +195,10 @@ cdef int py_plan(Object* device, Object* stream, HostCall* call, Plan* plan, voi
             if where != NULL and which < MAX_KERNELS:
                 loaded = loaded_of(where, call.channels, which)
                 loaded.shared = max(loaded.shared, plan.launch[i].shared)
+                before_flag()
                 loaded.function = functions[i]
         if where != NULL:
+            before_flag()
             where.known = True
         return 0
     except BaseException as error:
@@ -209,7 +217,7 @@ cdef int launch_all(Object* device, Object* stream, HostCall* call, const Plan* 
         shape.shared, shape.early = plan.launch[i].shared, plan.launch[i].early
         code = plain.launch(device.context, functions[i], &shape, stream.native, params)
         if code != 0:
-            return driver_failed(code, "cuLaunchKernel", "a kernel of Kimi Delta Attention")
+            return driver_failed(code, launch_name(&shape), "a kernel of Kimi Delta Attention")
     return 0 if n_recordings == 0 else keep(device, stream, call, plan)
 
 

@@ -19,17 +19,14 @@ from madspace.capi._streams cimport stream_object
 from madspace.core cimport _plain as plain
 from madspace.core._kernel_code cimport CACHED_DEVICES
 from madspace.core._recording cimport n_recordings, note_kept
-from madspace.core._shape cimport MAX_SHARED, Shape
+from madspace.core._shape cimport (
+    MAX_BLOCK_Z, MAX_CLUSTER, MAX_GRID_X, MAX_GRID_YZ, MAX_SHARED, MAX_THREADS, Shape, launch_name,
+)
 from madspace.core.kernel cimport Kernel
 from madspace.core.module cimport Module
 from madspace.core.stream cimport Stream
 
 cdef enum:
-    MAX_THREADS = 1024          # per block; these are every device's
-    MAX_BLOCK_Z = 64
-    MAX_GRID_X = 0x7FFFFFFF
-    MAX_GRID_YZ = 0xFFFF
-    MAX_CLUSTER = 16
     DETAIL_LENGTH = 256
 
 
@@ -144,7 +141,7 @@ cdef int queue(ms_kernel kernel, const unsigned int* grid, const unsigned int* b
         snprintf(detail, DETAIL_LENGTH, "kernel %.100s, grid (%u, %u, %u), block (%u, %u, %u), %u bytes of dynamic "
                  "shared memory", <const char*>found.more[1], grid[0], grid[1], grid[2], block[0], block[1], block[2],
                  shared)
-        return driver_failed(code, "cuLaunchKernel", detail)
+        return driver_failed(code, launch_name(&shape), detail)
     return 0 if n_recordings == 0 else keep(found, on)
 
 

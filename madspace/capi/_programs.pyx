@@ -13,8 +13,8 @@ from madspace.capi cimport (
 )
 from madspace.capi._devices cimport find_place, is_cpu
 from madspace.capi._status cimport (
-    Object, Section, caught, driver_failed, enter, failure, hand_out, kProgram, leave, look_up, new_object, refused,
-    release, sections, write_failure,
+    Object, Section, after_flag, before_flag, caught, driver_failed, enter, failure, hand_out, kProgram, leave, look_up,
+    new_object, refused, release, sections, write_failure,
 )
 from madspace.capi._streams cimport stream_object
 from madspace.core cimport _plain as plain
@@ -39,7 +39,7 @@ cdef enum:
     ROOM = 64                   # arrays whose places need no allocation
 
 
-# How it is launched on a GPU; NULL function: not known yet.
+# How it is launched on a GPU. Read without the GIL: `function` is written last, and NULL until then.
 cdef struct OnGpu:
     void* function
     LaidOut* layout
@@ -171,6 +171,7 @@ cdef int find_launch(Object* program, Object* stream, OnGpu* launch) noexcept no
     """How the program is launched on the stream's device, its kernel loaded."""
     cdef Section section
     if stream.device < CACHED_DEVICES and description_of(program).on_gpu[stream.device].function != NULL:
+        after_flag()
         launch[0] = description_of(program).on_gpu[stream.device]
         return 0
     if not enter(sections, &section):
@@ -183,6 +184,7 @@ cdef int py_find_launch(Object* program, Object* stream, OnGpu* launch) noexcept
     cdef Description* told = &compiled.description
     cdef Stream on = stream_object(stream)
     cdef OnDevice here
+    cdef OnGpu* known
     cdef int i
     try:
         if compiled.plan is None:
@@ -197,7 +199,10 @@ cdef int py_find_launch(Object* program, Object* stream, OnGpu* launch) noexcept
         launch.large, launch.small = here.large, here.small
         launch.function = <void*>here.kernel.function_on(on.device, on)
         if stream.device < CACHED_DEVICES:
-            told.on_gpu[stream.device] = launch[0]
+            known = &told.on_gpu[stream.device]
+            known.layout, known.large, known.small = launch.layout, launch.large, launch.small
+            before_flag()
+            known.function = launch.function
         return 0
     except BaseException as error:
         return caught(error)

@@ -48,6 +48,8 @@ cdef extern from "objects.h" namespace "madspace::capi" nogil:
         pass
     bint enter(Sections* sections, Section* section)
     int leave(Sections* sections, Section* section, int code)
+    void before_flag()
+    void after_flag()
 
 
 cdef Registry* registry

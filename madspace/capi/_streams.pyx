@@ -66,7 +66,6 @@ cdef Object* new_stream_object(Stream stream) except NULL:
 
 
 cdef Object* find_gpu(ms_device device, void* out, const char* name) noexcept nogil:
-    """The device of a function that makes something on a CUDA device."""
     cdef Object* found = find_device(device)
     if found == NULL:
         return NULL

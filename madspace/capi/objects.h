@@ -171,5 +171,11 @@ inline int leave(Sections* sections, Section* section, int code) noexcept {
     return code;
 }
 
+// ---- what threads without the GIL read ----
+
+// It is written with the GIL held, then a flag that tells so: the two in between, where each side writes or reads it.
+inline void before_flag() noexcept { std::atomic_thread_fence(std::memory_order_release); }
+inline void after_flag() noexcept { std::atomic_thread_fence(std::memory_order_acquire); }
+
 }  // namespace capi
 }  // namespace madspace

@@ -66,6 +66,14 @@ def preference(target: str, capability: Capability) -> tuple[int, int, int] | No
     return (1, major, minor) if (major, minor) <= capability else None
 
 
+def compiled_for(image: Image) -> tuple[int, bool]:
+    """Return what an image's code relies on: a compute capability times ten, and whether with special instructions."""
+    match = _TARGET.fullmatch(image["target"])
+    if match is None:
+        raise KernelImageError(f"{image['file']}: expected a target like 'sm_90a', got {image['target']!r}")
+    return 10 * int(match[2]) + int(match[3]), bool(match[4])
+
+
 def choose(images: list[Image], capability: Capability) -> Image | None:
     """Return the image that suits the device best, None where none runs there."""
     suited = [

@@ -116,7 +116,7 @@ cdef inline int refuse_capture(CUstream stream) noexcept nogil:
     return <int>code
 
 
-cdef int stream_synchronize(void* context, void* stream) noexcept nogil:
+cdef inline int ask_stream(stream_fn call, void* context, void* stream) noexcept nogil:
     cdef bint pushed
     cdef CUstreamCaptureMode mode
     cdef int code = enter(context, &pushed)
@@ -124,24 +124,18 @@ cdef int stream_synchronize(void* context, void* stream) noexcept nogil:
         code = refuse_capture(<CUstream>stream)
         if code == 0:
             mode = drv.relax()
-            code = <int>raw_stream_synchronize(<CUstream>stream)
+            code = <int>call(<CUstream>stream)
             drv.restore(mode)
         drv.quiet_leave(pushed)
     return code
+
+
+cdef int stream_synchronize(void* context, void* stream) noexcept nogil:
+    return ask_stream(raw_stream_synchronize, context, stream)
 
 
 cdef int stream_query(void* context, void* stream) noexcept nogil:
-    cdef bint pushed
-    cdef CUstreamCaptureMode mode
-    cdef int code = enter(context, &pushed)
-    if code == 0:
-        code = refuse_capture(<CUstream>stream)
-        if code == 0:
-            mode = drv.relax()
-            code = <int>raw_stream_query(<CUstream>stream)
-            drv.restore(mode)
-        drv.quiet_leave(pushed)
-    return code
+    return ask_stream(raw_stream_query, context, stream)
 
 
 cdef inline int find_capture(CUstream stream, uint64_t* capture) noexcept nogil:
@@ -184,28 +178,24 @@ cdef int event_record(void* context, void* event, void* stream, uint64_t* captur
     return code
 
 
-cdef int event_query(void* context, void* event) noexcept nogil:
+cdef inline int ask_event(event_fn call, void* context, void* event) noexcept nogil:
     cdef bint pushed
     cdef CUstreamCaptureMode mode
     cdef int code = enter(context, &pushed)
     if code == 0:
         mode = drv.relax()
-        code = <int>raw_event_query(<CUevent>event)
+        code = <int>call(<CUevent>event)
         drv.restore(mode)
         drv.quiet_leave(pushed)
     return code
+
+
+cdef int event_query(void* context, void* event) noexcept nogil:
+    return ask_event(raw_event_query, context, event)
 
 
 cdef int event_synchronize(void* context, void* event) noexcept nogil:
-    cdef bint pushed
-    cdef CUstreamCaptureMode mode
-    cdef int code = enter(context, &pushed)
-    if code == 0:
-        mode = drv.relax()
-        code = <int>raw_event_synchronize(<CUevent>event)
-        drv.restore(mode)
-        drv.quiet_leave(pushed)
-    return code
+    return ask_event(raw_event_synchronize, context, event)
 
 
 cdef int event_elapsed(void* context, void* start, void* end, float* ms) noexcept nogil:

@@ -13,6 +13,11 @@ cdef struct Shape:
 
 cdef enum:
     MAX_ATTRIBUTES = 3
+    MAX_THREADS = 1024          # per block, on every device
+    MAX_GRID_X = 0x7FFFFFFF
+    MAX_GRID_YZ = 0xFFFF
+    MAX_BLOCK_Z = 64
+    MAX_CLUSTER = 16            # blocks; more than 8 must be allowed for the kernel
     MAX_SHARED = 0x7FFFFFFF     # what the driver takes as a number; what a device has is far below
 
 # ValueError and TypeError name the argument. cluster: None for none.
@@ -29,6 +34,8 @@ cdef void fill_config(const Shape* shape, CUstream stream, CUlaunchConfig* confi
 
 # Whether cuLaunchKernel can express it.
 cdef bint is_plain(const Shape* shape) noexcept nogil
+# The call that a launch is made by.
+cdef const char* launch_name(const Shape* shape) noexcept nogil
 
 # The launch in a context, by the simplest call that can express it.
 cdef int start(CUcontext context, CUfunction function, const Shape* shape, CUstream stream, void** params,

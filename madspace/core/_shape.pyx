@@ -13,14 +13,6 @@ cdef extern from "Python.h":
     long PyLong_AsLongAndOverflow(object number, int* overflow) except? -1
 
 
-cdef enum:
-    MAX_THREADS = 1024          # per block, on every device
-    MAX_GRID_X = 0x7FFFFFFF
-    MAX_GRID_YZ = 0xFFFF
-    MAX_BLOCK_Z = 64
-    MAX_CLUSTER = 16            # blocks; more than 8 must be allowed for the kernel
-
-
 cdef int read_shape(Shape* shape, object grid, object block, object shared, object cluster,
                     object cooperative) except -1:
     read_extent("grid", grid, MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ, shape.grid)
@@ -153,6 +145,10 @@ cdef void fill_config(const Shape* shape, CUstream stream, CUlaunchConfig* confi
 
 cdef bint is_plain(const Shape* shape) noexcept nogil:
     return shape.cluster[0] == 0 and not shape.cooperative and not shape.early
+
+
+cdef const char* launch_name(const Shape* shape) noexcept nogil:
+    return "cuLaunchKernel" if is_plain(shape) else "cuLaunchKernelEx"
 
 
 cdef int start(CUcontext context, CUfunction function, const Shape* shape, CUstream stream, void** params,

@@ -10,7 +10,7 @@ from madspace.core._arguments cimport device_of_arguments, framework_of_argument
 from madspace.core._attach cimport attach
 from madspace.core._kernel_code cimport CACHED_DEVICES, KernelCode
 from madspace.core._recording cimport n_recordings, note_kept
-from madspace.core._shape cimport Shape, describe_shape, is_plain, read_shape, start
+from madspace.core._shape cimport Shape, describe_shape, launch_name, read_shape, start
 from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport Device, get_device
 from madspace.core.module cimport Module
@@ -156,8 +156,7 @@ cdef class Kernel(KernelCode):
         with nogil:
             start(context, function, shape, stream.handle_, params, &code)
         if code != cydriver.CUDA_SUCCESS:
-            call = "cuLaunchKernel" if is_plain(shape) else "cuLaunchKernelEx"
-            raise drv.error_of(code, call, f"kernel {self.name}, {describe_shape(shape)}")
+            raise drv.error_of(code, launch_name(shape).decode(), f"kernel {self.name}, {describe_shape(shape)}")
         if n_recordings != 0:
             note_kept(stream, self)
         return 0

@@ -59,6 +59,10 @@ cdef extern from "kda/plan.h" namespace "madspace::kda" nogil:
         unsigned int grid, block, shared
         bint early
 
+    cdef struct Target:
+        int capability
+        bint has_special
+
     cdef struct Plan:
         int n_launches
         Launch launch[2]
@@ -68,4 +72,4 @@ cdef extern from "kda/plan.h" namespace "madspace::kda" nogil:
     const char* kKernelStems[5]
     unsigned long long workspace_size(long long total_tokens, long long value_heads, long long n_sequences,
                                       int channels)
-    Plan make_plan(Args& args, int channels, int n_processors, int shared_limit, int capability)
+    Plan make_plan(Args& args, int channels, int n_processors, int shared_limit, const Target& target)

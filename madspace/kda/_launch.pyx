@@ -12,6 +12,7 @@ from madspace.core.workspace cimport Workspace
 from madspace.cpu._lanes cimport HostFunction, host_function, n_threads, run_pieces
 from madspace.kda._args cimport Args, HostCall, Launch, Plan, kKernelStems, make_plan, n_pieces
 
+from madspace.core._images import compiled_for, find_image
 from madspace.errors import ShapeError
 
 
@@ -57,15 +58,14 @@ cdef KernelSet kernels_on(Device device):
         kernels.device = device
         kernels.n_processors = device.multiprocessor_count
         kernels.shared_limit = device.max_shared_per_block
-        major, minor = device.compute_capability
-        kernels.capability = 10 * major + minor
+        kernels.target.capability, kernels.target.has_special = compiled_for(
+            find_image(STEM, device.compute_capability))
         by_device[device.id] = kernels
     return kernels
 
 
 cdef Plan prepare(KernelSet kernels, HostCall* host, Stream stream) except *:
-    cdef Plan plan = make_plan(host.args, host.channels, kernels.n_processors, kernels.shared_limit,
-                               kernels.capability)
+    cdef Plan plan = make_plan(host.args, host.channels, kernels.n_processors, kernels.shared_limit, kernels.target)
     cdef int i
     if plan.problem != NULL:
         raise ShapeError(f"q: expected sizes that fit one launch, got too large a {plan.problem.decode()}")

@@ -25,6 +25,9 @@ def test_clusters_and_cooperative_grids(api, queue, fill_kernel, memory, words, 
     api.kernel_launch_cluster(fill_kernel, extent(4, 1, 1), extent(32, 1, 1), None, 1, 0, queue, arguments)
     assert len(fake.log("cuLaunchKernelEx")) == 2
     assert words(memory)[0] == 3
+    whole = fill_kernel, extent(4, 1, 1), extent(32, 1, 1), None, 1, 0, queue, arguments
+    with fake.failing("cuLaunchKernelEx", code=701):
+        assert refused("MS_ERROR_DRIVER", api.kernel_launch_cluster, *whole).startswith("cuLaunchKernelEx: ")
     for cluster in ((3, 1, 1), (0, 1, 1), (17, 1, 1)):
         refused(
             "MS_ERROR_ARGUMENT",

@@ -171,7 +171,6 @@ struct Function : Object {
     Context* context = nullptr;
 };
 
-// Types as CUgraphNodeType: 0 kernel, 1 memcpy, 2 memset, 4 child graph, 10 allocation, 11 free, 13 conditional ...
 // A captured launch as its node tells it.
 struct Launched {
     void* function;
@@ -179,6 +178,7 @@ struct Launched {
     std::string values;
     std::vector<void*> params;
 };
+// Types as CUgraphNodeType: 0 kernel, 1 memcpy, 2 memset, 4 child graph, 10 allocation, 11 free, 13 conditional ...
 struct Node {
     int type;
     std::function<void()> run;  // null where a body or a child is run instead
