@@ -73,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.plot is not None:
             importlib.import_module("madspace.bench.plots").require()  # before minutes of work
+        _check_files(options)
         old = None if options.compare is None else _read(options.compare)
         result = _read(options.results) if options.results is not None else measure(options)
     except UsageError as error:
@@ -188,7 +189,7 @@ def write(path: str, result: dict[str, Any]) -> None:
 
 
 def _check_names(options: argparse.Namespace) -> None:
-    """Refuse names that nothing knows, and files that cannot be written, before minutes of work."""
+    """Refuse names that nothing knows, before minutes of work."""
     known = {
         "peers": [*_module("latency_peers").PEERS, *_module("kda_peers").PEERS],
         "gates": _module("kda_cases").GATES,
@@ -198,14 +199,26 @@ def _check_names(options: argparse.Namespace) -> None:
         given = set(filter(None, (getattr(options, option) or "").split(",")))
         if unknown := given - set(names):
             raise UsageError(f"--{option}: expected some of {', '.join(names)}, got {', '.join(sorted(unknown))}")
+
+
+def _check_files(options: argparse.Namespace) -> None:
+    """Refuse files that cannot be written, before minutes of work."""
     if options.json is not None and not Path(options.json).resolve().parent.is_dir():
         raise UsageError(f"--json: {Path(options.json).parent} is no folder")
+    if options.json is not None and Path(options.json).is_dir():
+        raise UsageError(f"--json: {options.json} is a folder")
+    if options.plot is not None and Path(options.plot).exists() and not Path(options.plot).is_dir():
+        raise UsageError(f"--plot: {options.plot} is no folder")
 
 
 def _read(path: str) -> dict[str, Any]:
     try:
         result: dict[str, Any] = json.loads(Path(path).read_text())
-        sections_of(result)
+        # Whatever is not as it must be shows now, not after minutes of work.
+        _origin(result)
+        _module("compare").compared(result, result)
+        if unknown := set(sections_of(result)) - set(NAMES):
+            raise UsageError(f"{path}: expected results of {', '.join(NAMES)}, got {', '.join(sorted(unknown))}")
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from None
     except (KeyError, AttributeError, TypeError):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from madspace import __main__ as command_line
-from madspace.bench import compare, terminal, timing
+from madspace.bench import command, compare, terminal, timing
 
 ROOT = Path(__file__).resolve().parents[2]
 LATENCY = ROOT / "benchmarks" / "results" / "latency_h200.json"
@@ -160,6 +160,8 @@ def test_drawing_without_matplotlib_says_what_to_install(monkeypatch, tmp_path, 
         (["workspace", "--kinds", "cupy"], "--kinds: expected some of own, torch, got cupy"),
         (["all", "--peers", "cupy,nobody"], "got nobody"),
         (["all", "--json", "no/such/folder/x.json"], "no/such/folder is no folder"),
+        (["all", "--json", "/"], "--json: / is a folder"),
+        (["--results", LATENCY, "--json", "/"], "--json: / is a folder"),
         (["--results", "missing.json"], "missing.json"),
         (["--compare", __file__], "test_command.py"),
     ],
@@ -170,9 +172,40 @@ def test_wrong_arguments_are_named(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_file_that_is_no_result_is_refused(written, capsys):
-    assert bench("--results", written("list", [1, 2])) == 2
+def launch_of(figures):
+    return {"benchmarks": {"latency": {"cases": {"launch": {"madspace": figures}}}}}
+
+
+@pytest.mark.parametrize("option", ["--results", "--compare"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        [1, 2],
+        {"benchmarks": {"latency": 5}},
+        {"benchmarks": {"latency": {"cases": []}}},
+        {"provenance": None} | launch_of(spread(4.0)),
+        launch_of(4.0),
+        launch_of({"median": 4.0}),
+        launch_of(spread(4.0) | {"median": "4"}),
+    ],
+    ids=lambda content: json.dumps(content)[:60],
+)
+def test_file_that_is_no_result_is_refused(written, monkeypatch, capsys, option, content):
+    monkeypatch.setattr(command, "measure", lambda options: pytest.fail("measured before the file was read"))
+    assert bench(option, written("other", content)) == 2
     assert "expected a result of a benchmark" in capsys.readouterr().err
+
+
+def test_results_of_another_benchmark_are_named(written, capsys):
+    assert bench("--results", written("other", {"benchmarks": {"unheard_of": {"cases": {}}}})) == 2
+    assert "expected results of latency, workspace, phasespace, kda, got unheard_of" in capsys.readouterr().err
+
+
+@pytest.mark.needs("matplotlib")
+def test_file_in_the_place_of_a_folder_for_drawings(written, capsys):
+    path = written("result", result())
+    assert bench("--results", path, "--plot", path) == 2
+    assert f"--plot: {path} is no folder" in capsys.readouterr().err
 
 
 def test_failure_of_one_benchmark_is_told_and_the_others_go_on(monkeypatch, tmp_path, capsys):

@@ -39,7 +39,8 @@ def test_no_bytes(api, cpu, gpu, queue):
 def test_too_much(api, cpu, gpu, queue, device):
     before = device.pool.stats()
     assert "host memory" in refused("MS_ERROR_MEMORY", api.alloc, cpu, 1 << 60, None, ROOM)
-    assert "asked for" in refused("MS_ERROR_MEMORY", api.alloc, gpu, 1 << 50, queue, ROOM)
+    for nbytes in (1 << 50, (1 << 64) - 1):
+        assert "asked for" in refused("MS_ERROR_MEMORY", api.alloc, gpu, nbytes, queue, ROOM)
     assert api.last_driver_code() == 2
     assert device.pool.stats().current_bytes == before.current_bytes
 

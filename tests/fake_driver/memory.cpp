@@ -109,6 +109,8 @@ Memory* graph_memory(size_t size, int device) {
 }
 
 static bool fits(Context* context, Pool* pool, size_t size) {
+    // The sums may overflow: a caller may ask for any size.
+    if (size > kDeviceBytes) return false;
     if (pool && pool->max_size && pool->used + size > pool->max_size) return false;
     return state().used_by_device[pool ? pool->device : context->device] + size <= kDeviceBytes;
 }

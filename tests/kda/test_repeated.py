@@ -61,6 +61,19 @@ def test_other_numbers(call, change):
     assert call() < OUT
 
 
+def test_zero_of_the_other_sign(device, kda_kernels):
+    call = Repeated(device, t=2)
+
+    def results(scale, **changes):
+        call(scale=scale, **changes)
+        return call.arguments["out"].numpy().tobytes()
+
+    fresh = [results(scale, workspace=None) for scale in (0.0, -0.0)]
+    assert fresh[0] != fresh[1]
+    for _ in range(2):
+        assert [results(scale) for scale in (0.0, -0.0)] == fresh
+
+
 @pytest.mark.parametrize("name", ["q", "k", "v", "g", "beta", "A_log", "dt_bias", "out", "final_state", "workspace"])
 def test_another_array(call, device, name):
     other = Repeated(device, t=20, seed=2).arguments[name]
