@@ -16,7 +16,14 @@ def test_without_torch_the_import_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "madspace.torch", raising=False)
     with pytest.raises(ImportError, match=r"madspace\.torch needs torch, which is not installed"):
-        import madspace.torch  # noqa: F401
+        from madspace.torch import FunctionModule  # noqa: F401
+
+
+def test_there_is_nothing_else():
+    import madspace.torch
+
+    with pytest.raises(AttributeError, match="has no attribute 'Module'"):
+        madspace.torch.Module  # noqa: B018
 
 
 pytest_torch = pytest.mark.needs("torch")
