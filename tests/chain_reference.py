@@ -52,7 +52,26 @@ def invariant(r, low, high, nu):
     return q - OFFSET, (q_high**p - q_low**p) / p * q**nu
 
 
-def two_to_two(r_phi, r_t, m1, m2, pa, pb, nu):
+def floor_limits(low, high, m1, m2, pa, pb, floors):
+    """Limits of |t| with floors of transverse energy of p_1 and p_2, for a massless p_a along z."""
+    p = add(pa, pb)
+    et1, et2 = floors
+    pt = sqrt(p[1] ** 2 + p[2] ** 2)
+    w = sqrt(minkowski(p, p) + pt**2)
+    energy_a = (p[0] * pa[0] - p[3] * pa[3]) / w
+    floor_2 = et2**2 - m2**2
+    e2 = max(et2, m2)
+    e1 = max(et1, sqrt(m1**2 + (pt - sqrt(floor_2)) ** 2) if pt**2 < floor_2 else m1)
+    root_2 = (w - e2 - e1) * (w + e2 - e1) * (w - e2 + e1) * (w + e2 + e1)
+    if root_2 <= 0 or w < e1 + e2:
+        return low, high
+    b = w**2 - e2**2 + e1**2
+    cut_low = max(low, energy_a * (b - sqrt(root_2)) / w - m1**2)
+    cut_high = min(high, energy_a * (b + sqrt(root_2)) / w - m1**2)
+    return (cut_low, cut_high) if cut_high > cut_low else (low, high)
+
+
+def two_to_two(r_phi, r_t, m1, m2, pa, pb, nu, floors=None):
     """p_1, p_2, |t| and the Jacobian of the 2 -> 2 block."""
     total = add(pa, pb)
     s = minkowski(total, total)
@@ -61,6 +80,8 @@ def two_to_two(r_phi, r_t, m1, m2, pa, pb, nu):
     y = sqrt(kaellen(s, ma_2, mb_2) * kaellen(s, m1**2, m2**2))
     low = -(ma_2 + m1**2 - (a - y) / (2 * s))
     high = -(ma_2 + m1**2 - (a + y) / (2 * s))
+    if floors:
+        low, high = floor_limits(low, high, m1, m2, pa, pb, floors)
     t, jacobian = invariant(r_t, low, high, nu)
     mass = sqrt(s)
     e1 = (s + m1**2 - m2**2) / (2 * mass)
@@ -77,7 +98,7 @@ def two_to_two(r_phi, r_t, m1, m2, pa, pb, nu):
     return first, add(total, first, -1), t, jacobian * pi / (2 * sqrt(kaellen(s, ma_2, mb_2)))
 
 
-def t_chain(order, nu, randoms, energy, masses, digits=60):
+def t_chain(order, nu, randoms, energy, masses, digits=60, pt_min=()):
     """Momenta (beams first) and det of a chain with any number of particles, inputs taken as exact numbers."""
     with mp.workdps(digits):
         nu = mpf(str(nu))
@@ -105,8 +126,12 @@ def t_chain(order, nu, randoms, energy, masses, digits=60):
         for j in range(n_steps):
             first, second = (0, 1) if sides[j] == 1 else (1, 0)
             r_phi, r_t = randoms[n_steps - 1 + 2 * j : n_steps + 1 + 2 * j]
+            floors = None
+            if pt_min and legs[first] is beams[first]:
+                et = [sqrt(m**2 + mpf(pt) ** 2) for m, pt in zip(masses, pt_min, strict=True)]
+                floors = sum(et[i] for i in (*peeled[j + 1 :], order[-1])), et[peeled[j]]
             recoil, out, _, weight = two_to_two(
-                r_phi, r_t, recoils[j], masses[peeled[j]], legs[first], legs[second], nu
+                r_phi, r_t, recoils[j], masses[peeled[j]], legs[first], legs[second], nu, floors
             )
             momenta[peeled[j]] = out
             legs[second] = add(legs[second], out, -1)

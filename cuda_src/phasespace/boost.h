@@ -15,8 +15,8 @@ MS_FN void boost_pair(const ThreeVector& k, double e1, double e2, double m1, dou
     const double e1_lab = (e1 * total.e + along_total) * inverse_m, e2_lab = (e2 * total.e - along_total) * inverse_m;
     const bool first_softer = e1_lab < e2_lab;
     const double sign = first_softer ? 1.0 : -1.0;
-    const double e_soft = first_softer ? e1 : e2, m_soft = first_softer ? m1 : m2;
-    const double e_lab = first_softer ? e1_lab : e2_lab;
+    const double e_soft = select(first_softer, e1, e2), m_soft = select(first_softer, m1, m2);
+    const double e_lab = select(first_softer, e1_lab, e2_lab);
     const ThreeVector soft = {sign * k.x, sign * k.y, sign * k.z};
     const double factor = (e_soft + e_lab) * reciprocal(m + total.e);
     const ThreeVector boosted = {soft.x + total.x * factor, soft.y + total.y * factor, soft.z + total.z * factor};

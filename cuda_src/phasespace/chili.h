@@ -31,7 +31,7 @@ MS_FN ChiliPt chili_at(const ChiliScale& c, double pt) {
     const double pt_2 = pt * pt, sum = 2.0 * c.mass + pt;
     const double with = pt_2 * pt_2 * (c.above - c.below);
     const double without = pt * c.p_max * (sum * sum) / (c.mass * (2.0 * c.mass + c.p_max));
-    return {pt, at_least(c.cut ? with : without, 0.0)};
+    return {pt, at_least(select(c.cut, with, without), 0.0)};
 }
 
 // Largest rapidity that the energy allows for a transverse mass: ln(h + sqrt(h^2 - 1)) with h = E/(2 m_T), as ln(1 +
@@ -60,7 +60,7 @@ struct ChiliParticle {
         const ChiliScale c = chili_scale(energy, mass, in[5]);
         const double with = root(1.0 / (r * c.below + (1.0 - r) * c.above));
         const double without = 2.0 * c.mass * c.p_max * r / (2.0 * c.mass + c.p_max * (1.0 - r));
-        const ChiliPt t = chili_at(c, c.cut ? with : without);
+        const ChiliPt t = chili_at(c, select(c.cut, with, without));
         const double mt = root(t.pt * t.pt + mass * mass);
         const double limit = chili_rapidity(energy, mt, y_max);
         const FourVector sum = four_vector(in + 7);
@@ -162,7 +162,7 @@ struct ChiliParticleInverse {
         const double turn = arctan2(p.y * sum.x - p.x * sum.y, p.x * sum.x + p.y * sum.y);
         const bool first = transverse_2(sum) > 0.0;
         const double angle = (first ? turn : arctan2(p.y, p.x)) * (0.5 * kInversePi);
-        out[0] = c.cut ? with : without;
+        out[0] = select(c.cut, with, without);
         out[1] = 0.5 + 0.5 * select(p.z < 0.0, -size, size) / safe;
         out[2] = angle < 0.0 ? angle + 1.0 : angle;
         store(sum + p, out + 3);

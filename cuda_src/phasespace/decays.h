@@ -41,7 +41,7 @@ MS_FN Parent parent(double m0, double excess, double lightest) {
     return {select(open | positive, m0, kEnergyFloor), select(open, 1.0, 0.0)};
 }
 
-MS_FN double smaller(double a, double b) { return a < b ? a : b; }
+MS_FN double smaller(double a, double b) { return select(a < b, a, b); }
 
 MS_FN PairKinematics pair_kinematics(double m0_in, double m1_in, double m2_in) {
     const double excess = (m0_in - m1_in) - m2_in;

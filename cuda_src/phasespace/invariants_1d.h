@@ -68,7 +68,7 @@ MS_FN void find_random(double s, double mass, double nu, double s_min, double s_
     const double safe_width = select(open, width, 1.0);
     const double above = at_least(s - s_min, 0.0);
     const UnitInverse map =
-        Inverse::eval(above < safe_width ? above : safe_width, lowest_q(s_min, mass), safe_width, nu);
+        Inverse::eval(select(above < safe_width, above, safe_width), lowest_q(s_min, mass), safe_width, nu);
     out[0] = select(open, map.r, 0.0);
     out[1] = select(open && s - s == 0.0, 1.0 / (safe_width * map.slope), 0.0);
 }
@@ -147,7 +147,7 @@ struct BreitWigner {
         const CosSin low = half_turns(r * y.dy * kInversePi), high = half_turns((1.0 - r) * y.dy * kInversePi);
         const bool below = y.a < 0.0 && low.cos > 0.0 && low.sin <= -y.a * low.cos;
         const double end = below ? -y.a : y.b;
-        const double sin = below ? low.sin : high.sin, cos = below ? low.cos : high.cos;
+        const double sin = select(below, low.sin, high.sin), cos = select(below, low.cos, high.cos);
         const double ratio = 1.0 / (cos + end * sin);
         const double spread = y.scale * (1.0 + end * end) * ratio;
         const double distance = sin * spread;

@@ -12,7 +12,7 @@
 #include "observables.h"
 #include "rambo.h"
 #include "scattering.h"
-#include "t_chain.h"
+#include "t_chain_inverse.h"
 #include "three_body.h"
 #include "two_to_three.h"
 

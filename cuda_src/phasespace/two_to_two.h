@@ -60,7 +60,9 @@ MS_FN TransferLimits transfer_limits(double s, double m1, double m2, double x, d
     }
     const double y = root_m * root_a;
     const double s_t_max = 0.5 * (upper + y);
-    const double t_min = select(s_t_max > 0.0, product * reciprocal(select(s_t_max > 0.0, s_t_max, 1.0)), 0.0);
+    // Far down a chain a closed block may leave numbers whose reciprocal is infinite.
+    constexpr double least = has_a && has_b ? 1e-290 : 0.0;
+    const double t_min = select(s_t_max > least, product * reciprocal(select(s_t_max > least, s_t_max, 1.0)), 0.0);
     const double inverse_s = reciprocal(s);
     const double width = y * inverse_s;
     return {t_min, width, inverse_s, root_a, root_m, u1, u2};

@@ -51,6 +51,7 @@ cdef extern from "../cpu/op_catalog.h" namespace "madspace" nogil:
         int n_in
         int n_out
         Accepts accepts
+        bint is_adjoint
     const OpInfo* kOpCatalog
     int kOpCount
 

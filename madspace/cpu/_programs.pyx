@@ -189,7 +189,11 @@ cdef class _Code:
                     step.is_in_place = 1
         for i in range(step.first + step.n_in, end):
             self.written[self.words[i]] = 1
-        if info.n_in < 0:
+        if info.is_adjoint:
+            if step.is_in_place:
+                raise ValueError(f"code[{at}]: {info.name.decode()}: expected output registers that are no inputs")
+            self.n_scratch = max(self.n_scratch, 2 * (kScratchBase + kScratchPerValue * (step.n_in + step.n_out)))
+        elif info.n_in < 0:
             self.n_scratch = max(self.n_scratch, kScratchBase + kScratchPerValue * (step.n_in + step.n_out))
         self.n_pointers = max(self.n_pointers, max(step.n_in, step.n_out))
         self.steps.push_back(step)

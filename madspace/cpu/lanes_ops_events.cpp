@@ -3,4 +3,5 @@
 #include "phasespace/indexing.h"
 
 #define MS_OPS_EVENTS
+#define MS_OPS_CHOICES
 #include "op_definitions.h"

@@ -19,12 +19,27 @@ MS_BEGIN_NAMESPACE
 #undef MS_OP
 #undef MS_LIST_OP
 
+namespace dual {
+#define MS_OP(name, ...) void op_##name##_vjp(const OpRows& rows);
+#define MS_LIST_OP(name, ...) void op_##name##_vjp(const OpRows& rows);
+#include "phasespace/smooth_ops.def"
+#undef MS_OP
+#undef MS_LIST_OP
+}  // namespace dual
+
 namespace {
 
+// In the order of kOpCatalog (op_catalog.h).
 constexpr OpLoop kOps[] = {
+#define MS_OPS_ALL
 #define MS_OP(name, ...) op_##name,
 #define MS_LIST_OP(name, ...) op_##name,
 #include "phasespace/ops.def"
+#undef MS_OP
+#undef MS_LIST_OP
+#define MS_OP(name, ...) dual::op_##name##_vjp,
+#define MS_LIST_OP(name, ...) dual::op_##name##_vjp,
+#include "phasespace/smooth_ops.def"
 #undef MS_OP
 #undef MS_LIST_OP
 };

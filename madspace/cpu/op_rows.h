@@ -70,6 +70,16 @@ public:
         update_rows<Step>(sums, std::make_index_sequence<Step::kOutputs>(), values...);
     }
 
+    // For adjoints (phasespace/adjoint.h).
+    double number(int k) const { return rows_.in[k][0]; }
+
+    int mark() const { return used_; }
+
+    void keep(int k, Value value, int mark) {
+        copy_row(value, rows_.out[k]);
+        used_ = mark;
+    }
+
     void finish() {
         if (rows_.is_in_place)
             for (int k = 0; k < rows_.n_out; ++k) {
@@ -101,6 +111,12 @@ private:
     const OpRows& rows_;
     int used_ = 0;
 };
+
+template <class Step>
+void run_adjoint(const OpRows& rows) {
+    ListLanes executor(rows);
+    Step::eval(executor, rows.n_in, rows.n_out);
+}
 
 template <class Step>
 void run_list_op(const OpRows& rows) {

@@ -17,10 +17,11 @@ _LONG_LIST = 4
 class FunctionBuilder(BuilderBase):
     """Records instructions and makes a `Function` of them.
 
-    There is a method for every opcode of MadSpace 0.2.1, with its arguments in the same order: values of this builder,
-    numbers, or nested sequences of numbers. A method returns its result, or a list of results where there are several.
-    Instructions that are there already are not added again, operations on constants are carried out at once, and what
-    no output needs is left out of the function.
+    There is a method for every opcode of MadSpace 0.2.1, with its arguments in the same order, and for the steps of
+    t-channel chains (``t_chain_..``, ``light_cone``, ``pair_excess``), which only this package has. Arguments are
+    values of this builder, numbers, or nested sequences of numbers. A method returns its result, or a list where there
+    are several. Instructions that are there already are not added again, operations on constants are carried out
+    at once, and what no output needs is left out of the function.
 
     Parameters
     ----------
@@ -314,3 +315,15 @@ class FunctionBuilder(BuilderBase):
     vegas_inverse = OpMethod[list[Value]]()
     vegas_histogram = OpMethod[NoReturn]()
     histogram = OpMethod[NoReturn]()
+    t_chain_start = OpMethod[list[Value]]()
+    t_chain_weight = OpMethod[Value]()
+    light_cone = OpMethod[list[Value]]()
+    t_chain_recoil = OpMethod[list[Value]]()
+    t_chain_recoil_inverse = OpMethod[list[Value]]()
+    t_chain_transfer = OpMethod[list[Value]]()
+    t_chain_transfer_inverse = OpMethod[list[Value]]()
+    t_chain_transfer_cut = OpMethod[list[Value]]()
+    t_chain_transfer_cut_inverse = OpMethod[list[Value]]()
+    t_chain_scatter = OpMethod[list[Value]]()
+    t_chain_scatter_inverse = OpMethod[list[Value]]()
+    pair_excess = OpMethod[Value]()

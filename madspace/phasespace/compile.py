@@ -2,18 +2,21 @@
 
 import heapq
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from madspace.phasespace.graph import Graph
 from madspace.phasespace.lowering import lower
 from madspace.phasespace.program import Program, ProgramArgument, ProgramStep
-from madspace.phasespace.scalar_code import ScalarOp
-from madspace.phasespace.types import DataType
-from madspace.phasespace.values import Value
+from madspace.phasespace.scalar_code import ScalarCode, ScalarOp
+from madspace.phasespace.types import DataType, Type
+from madspace.phasespace.values import NamedValues
 
-__all__ = ["compile_graph"]
+__all__ = ["compile_code", "compile_graph"]
+
+# An array with its name, its type and the scalars of its elements.
+Array: TypeAlias = tuple[str, Type, Sequence[int]]
 
 _DTYPES: dict[DataType, Any] = {DataType.int: np.dtype(np.int32), DataType.float: np.dtype(np.float64)}
 
@@ -47,26 +50,48 @@ def compile_graph(graph: Graph, available: Collection[str] = ()) -> Program:
     the next value as soon as its last reader is past.
     """
     lowered = lower(graph, available)
-    results = [x for scalars in lowered.outputs for x in scalars]
-    ops = lowered.code.live_ops(results)
-    loaded = [x for scalars in (*lowered.inputs, *lowered.globals) for x in scalars]
+    globals_ = [(name, value.type, x) for (name, value), x in zip(graph.globals, lowered.globals, strict=True)]
+    return compile_code(
+        lowered.code,
+        [*_arrays(graph.inputs, lowered.inputs), *globals_],
+        _arrays(graph.outputs, lowered.outputs),
+    )
+
+
+def compile_code(code: ScalarCode, inputs: Sequence[Array], outputs: Sequence[Array]) -> Program:
+    """Compile scalar code: leave out what no output needs, and give registers.
+
+    Parameters
+    ----------
+    code : ScalarCode
+        The code.
+    inputs, outputs : sequence of (str, Type, sequence of int)
+        Arrays with their names, types and scalars, row-major.
+
+    Returns
+    -------
+    Program
+        The program.
+    """
+    results = [x for *_, scalars in outputs for x in scalars]
+    ops = code.live_ops(results)
     registers = _Registers(ops, results)
     # Constants and elements of inputs that nothing reads have no register.
-    constants = [scalar for scalar in lowered.code.constants if scalar in registers.last_use]
+    constants = [scalar for scalar in code.constants if scalar in registers.last_use]
     registers.keep(constants)
-    registers.load([scalar for scalar in loaded if scalar in registers.last_use])
+    registers.load([x for *_, scalars in inputs for x in scalars if x in registers.last_use])
     steps = tuple(registers.step(position, op) for position, op in enumerate(ops))
-
-    arguments = list(zip(graph.inputs.keys(), graph.inputs.values(), lowered.inputs, strict=True))
-    arguments += [(name, value, x) for (name, value), x in zip(graph.globals, lowered.globals, strict=True)]
-    outputs = zip(graph.outputs.keys(), graph.outputs.values(), lowered.outputs, strict=True)
     return Program(
-        constants=np.array([lowered.code.constants[scalar] for scalar in constants], dtype=np.float64),
+        constants=np.array([code.constants[scalar] for scalar in constants], dtype=np.float64),
         n_registers=registers.count,
-        inputs=tuple(registers.argument(*argument) for argument in arguments),
-        outputs=tuple(registers.argument(*result) for result in outputs),
+        inputs=tuple(registers.argument(*array) for array in inputs),
+        outputs=tuple(registers.argument(*array) for array in outputs),
         steps=steps,
     )
+
+
+def _arrays(values: NamedValues, scalars: Sequence[Sequence[int]]) -> list[Array]:
+    return [(name, v.type, x) for name, v, x in zip(values.keys(), values.values(), scalars, strict=True)]
 
 
 class _Registers:
@@ -108,7 +133,7 @@ class _Registers:
             heapq.heappush(self.free, self.of[x])
         return ProgramStep(op.name, inputs, outputs)
 
-    def argument(self, name: str, value: Value, scalars: Sequence[int]) -> ProgramArgument:
+    def argument(self, name: str, type: Type, scalars: Sequence[int]) -> ProgramArgument:
         """Return an array that goes in or comes out, with its registers."""
         registers = tuple(self.of.get(x, -1) for x in scalars)
-        return ProgramArgument(name, _DTYPES[value.type.dtype], tuple(value.type.shape), registers)
+        return ProgramArgument(name, _DTYPES[type.dtype], tuple(type.shape), registers)

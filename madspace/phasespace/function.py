@@ -53,15 +53,25 @@ class Function(Graph):
         """
         if named:
             args = tuple(arguments_by_name(self._inputs.keys(), args, named))
-        if self._runtime is None:
-            self._runtime = FunctionRuntime(self)
-        results = self._runtime.arrays(args, out=out, stream=stream, seed=seed, offset=offset, n_events=n_events)
+        results = self._compiled().arrays(args, out=out, stream=stream, seed=seed, offset=offset, n_events=n_events)
         if len(results) == 1:
             return results[0]
         return result_type(tuple(self._outputs.keys()))._make(results)
 
+    def vjp(
+        self, args: Sequence[Any], output_grads: Sequence[Any], input_requires_grad: Sequence[bool] | None = None
+    ) -> Any:
+        """Return the gradients of the arguments from those of the results, by name; see `FunctionRuntime.vjp`."""
+        gradients = self._compiled().vjp(args, output_grads, input_requires_grad)
+        return result_type(tuple(self._inputs.keys()))._make(gradients)
+
+    def _compiled(self) -> FunctionRuntime:
+        if self._runtime is None:
+            self._runtime = FunctionRuntime(self)
+        return self._runtime
+
     def save(self, file: str) -> None:
-        """Write the function to a JSON file, which MadSpace 0.2.1 reads as well."""
+        """Write the function to a JSON file; MadSpace 0.2.1 reads it unless it has operations of this package alone."""
         Path(file).write_text(function_json.dumps(self), encoding="utf-8")
 
     def __reduce__(self) -> tuple[Any, ...]:

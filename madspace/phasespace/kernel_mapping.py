@@ -1,7 +1,7 @@
-"""Mappings whose forward direction is one compiled kernel: one call, on the CPU or on a GPU."""
+"""Mappings from numbers to momenta whose forward direction can be one compiled kernel, on the CPU or on a GPU."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from madspace.phasespace._event_op import EventOp
 from madspace.phasespace.mapping import Mapping
@@ -13,7 +13,7 @@ __all__ = ["KernelMapping"]
 
 
 class KernelMapping(Mapping):
-    """A mapping from numbers to momenta whose `map_forward` is one kernel.
+    """A mapping from numbers to momenta whose `map_forward` can be one kernel.
 
     Subclasses fill in the names and the kernel. An instance is immutable and may be used from several threads.
 
@@ -27,8 +27,8 @@ class KernelMapping(Mapping):
         What it needs to know besides: one number per event each.
     output_names : sequence of str
         The momenta that it returns, without ``det``.
-    forward : EventOp
-        The kernel of `map_forward`.
+    forward : EventOp or None
+        The kernel of `map_forward`; without one it runs `forward_function`.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class KernelMapping(Mapping):
         input_names: Sequence[str],
         condition_names: Sequence[str],
         output_names: Sequence[str],
-        forward: EventOp,
+        forward: EventOp | None,
     ) -> None:
         super().__init__(
             name,
@@ -50,8 +50,10 @@ class KernelMapping(Mapping):
         self._forward = forward
 
     @property
-    def kernel(self) -> str:
-        """Name of the fused kernel that `map_forward` runs, with the instruction set of its host build."""
+    def kernel(self) -> str | None:
+        """Name of the fused kernel that `map_forward` runs, with the instruction set of its host build; or None."""
+        if self._forward is None:
+            return None
         return f"{self._forward.kernel} (host build: {self._forward.isa})"
 
     def map_forward(
@@ -61,6 +63,9 @@ class KernelMapping(Mapping):
         *,
         out: Sequence[Any] | None = None,
         stream: Any = None,
+        seed: SupportsIndex | None = None,
+        offset: SupportsIndex = 0,
+        n_events: SupportsIndex | None = None,
         **named: Any,
     ) -> Any:
         """Map random numbers to phase-space points.
@@ -79,6 +84,8 @@ class KernelMapping(Mapping):
             Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
             By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
             first input, else the device's own stream.
+        seed, offset, n_events : int, optional
+            As of `Mapping.map_forward`: random numbers for the inputs that are None, or for all.
         **named : array
             The arguments by name, if both lists are left out.
 
@@ -115,6 +122,10 @@ class KernelMapping(Mapping):
         A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it
         gets ``det`` 0 and finite values elsewhere.
         """
+        if self._forward is None or seed is not None or n_events is not None or offset != 0:
+            return super().map_forward(
+                inputs, conditions, out=out, stream=stream, seed=seed, offset=offset, n_events=n_events, **named
+            )
         if named:
             inputs = arguments_by_name(self._argument_names, [*inputs, *conditions], named)
         return self._make_result(self._forward(inputs, conditions, out, stream))

@@ -187,6 +187,41 @@ class Mapping:
         """Map outputs back to inputs; ``det`` is the reciprocal of the forward one. See `map_forward`."""
         return self._map(False, inputs, conditions, named, {"out": out, "stream": stream})
 
+    def vjp(
+        self,
+        inputs: Sequence[Any] = (),
+        conditions: Sequence[Any] = (),
+        output_grads: Sequence[Any] = (),
+        *,
+        input_requires_grad: Sequence[bool] | None = None,
+        is_inverse: bool = False,
+    ) -> Any:
+        """Return the gradients of inputs and conditions from those of the outputs and ``det``.
+
+        Parameters
+        ----------
+        inputs, conditions : sequence of arrays
+            As of `map_forward`.
+        output_grads : sequence of (array or None)
+            A gradient for each output, that of ``det`` last, of the outputs' shapes; None counts as zeros.
+        input_requires_grad : sequence of bool, optional
+            For each input, then each condition whether its gradient is wanted; all of float64 if left out.
+        is_inverse : bool, optional
+            Whether the gradients are those of `map_inverse`.
+
+        Returns
+        -------
+        Result
+            A named tuple of the gradients, None where not wanted; see `FunctionRuntime.vjp`.
+
+        Raises
+        ------
+        UnsupportedOpError
+            A step of the map has no derivative.
+        """
+        function = self._cached(not is_inverse)
+        return function.vjp([*inputs, *conditions], output_grads, input_requires_grad)
+
     def release_inputs(self, *, wait: bool = False) -> int:
         """Give inputs of other libraries back to their owners, as `madspace.release_inputs` does.
 
@@ -214,9 +249,12 @@ class Mapping:
         if named:
             before, _ = self._sides(is_forward)
             arguments = arguments_by_name(before.keys() + self._condition_types.keys(), arguments, named)
+        return self._cached(is_forward)(*arguments, **options)
+
+    def _cached(self, is_forward: bool) -> Function:
         if is_forward not in self._functions:
             self._functions[is_forward] = self._function(is_forward)
-        return self._functions[is_forward](*arguments, **options)
+        return self._functions[is_forward]
 
 
 def _joined(first: NamedTypes, second: NamedTypes) -> NamedTypes:

@@ -1,4 +1,4 @@
-"""The catalogue of opcodes: names, numbers, arguments and types, as MadSpace 0.2.1 has them.
+"""The catalogue of opcodes: names, numbers, arguments and types, as MadSpace 0.2.1 has them, and a few more.
 
 A line is ``name arguments: types of the arguments > types of the results``. A type is ``f`` (float64) or ``i`` (int32)
 with the shape of an event in brackets; letters in a shape are sizes that must agree, ``...`` any leading axes.
@@ -73,6 +73,8 @@ _CUT = "f f f > f"
 _SCALE = "f[n,4] > f"
 _TWO_TO_TWO = "f f[4] f[4] f f f > f[4] f[4] f"
 _TWO_TO_TWO_INVERSE = "f[4] f[4] f[4] f[4] > f f f f"
+_BLOCK = "mass m1 m2 excess"
+_FLOORS = "b nu weight pt_2 leg etmin_1 etmin_2"
 
 # In the order of their numbers.
 _TABLE_TEXT: tuple[tuple[Group, str], ...] = (
@@ -271,6 +273,27 @@ _TABLE_TEXT: tuple[tuple[Group, str], ...] = (
     (Group.WHOLE, "vegas_inverse input grid: f[n] f[n,m]1 > f[n] f[n]"),
     (Group.REFUSED, f"vegas_histogram input weights bin_count: {_BATCH}"),
     (Group.REFUSED, f"histogram input weights min max bin_count: {_BATCH}"),
+    # This package's own, with numbers behind those of MadSpace: the steps of t-channel chains.
+    (Group.WHOLE, "t_chain_start com_energy masses: f f[n] > f f f[n] f"),
+    (Group.WHOLE, "t_chain_weight weight r: f f[n] > f"),
+    (Group.WHOLE, "light_cone p mass: f[4] f > f f"),
+    (Group.WHOLE, "t_chain_recoil r mass rest excess weight: f f f f f > f f f f"),
+    (Group.WHOLE, "t_chain_recoil_inverse recoil_excess mass rest excess weight: f f f f f > f f f f f"),
+    (Group.WHOLE, f"t_chain_transfer r {_BLOCK} a b nu weight: f f f f f f f f f > f f f f f f"),
+    (Group.WHOLE, f"t_chain_transfer_inverse t_abs share {_BLOCK} a b nu weight: f f f f f f f f f f > f f"),
+    (Group.WHOLE, f"t_chain_transfer_cut r {_BLOCK} {_FLOORS}: f f f f f f f f f f f f > f f f f f f"),
+    (Group.WHOLE, f"t_chain_transfer_cut_inverse t_abs share {_BLOCK} {_FLOORS}: f f f f f f f f f f f f f > f f"),
+    (
+        Group.WHOLE,
+        "t_chain_scatter r_phi e1 e2 p_along p_across mass m1 m2 p0 lower_minus lower_x lower_y upper_plus sign: "
+        "f f f f f f f f f[4] f f f f f > f[4] f[4]",
+    ),
+    (
+        Group.WHOLE,
+        "t_chain_scatter_inverse p1 p2 mass p0 lower_minus lower_x lower_y upper_plus sign: "
+        "f[4] f[4] f f[4] f f f f f > f f",
+    ),
+    (Group.WHOLE, "pair_excess p1 m1 p2 m2: f[4] f f[4] f > f"),
 )
 
 

@@ -2,21 +2,23 @@
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NoReturn, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from madspace.core.creation import asarray
 from madspace.core.tensor import Tensor
-from madspace.errors import DeviceMismatchError, DTypeError, ShapeError, UnsupportedOpError
+from madspace.errors import ShapeError, UnsupportedOpError
 from madspace.phasespace import executor
 from madspace.phasespace._program_op import ProgramOp
 from madspace.phasespace.columns import draws
 from madspace.phasespace.compile import compile_graph
 from madspace.phasespace.context import Context, default_context
 from madspace.phasespace.draws import check_draw
+from madspace.phasespace.gradients import Gradients
 from madspace.phasespace.graph import Graph
+from madspace.phasespace.host_arrays import as_kind_of, checked, checked_result, common_batch
 from madspace.phasespace.jit import is_wanted
 from madspace.phasespace.program import Program, ProgramArgument
 from madspace.phasespace.types import BatchSize
@@ -75,6 +77,7 @@ class FunctionRuntime:
         self._executor = executor.cpu_executor()
         self._table = self._executor.op_table()
         self._gpu: ProgramOp | None = None
+        self._gradients = Gradients(function, self._context, self._executor)
         # What all events share is computed once, by a program of its own.
         self._is_shared_result = [value.type.batch_size == BatchSize.one for value in function.outputs]
         self._parts = [
@@ -162,15 +165,100 @@ class FunctionRuntime:
         """Run the function and return its results as arrays of the first argument's library; see `call`."""
         return self._run(args, out, stream, _draw(seed, offset, n_events), as_tensors=False)
 
-    def call_with_grad(self, args: Sequence[Any], input_requires_grad: Sequence[bool]) -> NoReturn:
-        """Raise UnsupportedOpError: there are no derivatives yet."""
-        raise UnsupportedOpError("call_with_grad: derivatives of functions are not part of this version")
+    def call_with_grad(
+        self, args: Sequence[Any], input_requires_grad: Sequence[bool]
+    ) -> tuple[list[Tensor], list[Tensor | None], list[bool]]:
+        """Run the function and keep what its gradients need.
+
+        Parameters
+        ----------
+        args : sequence of arrays
+            The arguments in order.
+        input_requires_grad : sequence of bool
+            For each argument whether its gradient will be asked for; those of globals are if the context says so.
+
+        Returns
+        -------
+        outputs : list of Tensor
+            The results.
+        stored_locals : list of (Tensor or None)
+            What `call_backward` needs, by number in the graph: the arguments and globals themselves, not copies, which
+            must stay as they are until then. Everything else is computed again.
+        eval_grad : list of bool
+            By number in the graph: whether its gradient will be asked for.
+
+        Raises
+        ------
+        DTypeError
+            The gradient of an int32 argument is asked for.
+        """
+        wanted = self._gradients.wanted(input_requires_grad)
+        outputs = self.call(args)
+        stored, eval_grad = self._gradients.stored(args, wanted)
+        return outputs, stored, eval_grad
 
     def call_backward(
         self, output_grads: Sequence[Any], stored_locals: Sequence[Any], eval_grad: Sequence[bool]
-    ) -> NoReturn:
-        """Raise UnsupportedOpError: there are no derivatives yet."""
-        raise UnsupportedOpError("call_backward: derivatives of functions are not part of this version")
+    ) -> tuple[list[Tensor | None], list[tuple[str, Tensor | None]]]:
+        """Return the gradients of arguments and globals.
+
+        Parameters
+        ----------
+        output_grads : sequence of (array or None)
+            Gradients of the results, of their shapes; None counts as zeros, as it must be for int32.
+        stored_locals, eval_grad : sequence
+            From `call_with_grad`.
+
+        Returns
+        -------
+        input_grads : list of (Tensor or None)
+            Gradients of the arguments; None where none was asked for.
+        global_grads : list of (str, Tensor or None)
+            The same for globals, with their names.
+
+        Raises
+        ------
+        UnsupportedOpError
+            A step between a result and what its gradient is asked for has no derivative.
+        """
+        gradients = self._gradients.from_stored(output_grads, stored_locals, eval_grad)
+        tensors = [None if x is None else asarray(x) for x in gradients]
+        n = len(self._argument_names)
+        return tensors[:n], list(zip(self._global_names, tensors[n:], strict=True))
+
+    def vjp(
+        self, args: Sequence[Any], output_grads: Sequence[Any], input_requires_grad: Sequence[bool] | None = None
+    ) -> list[Any]:
+        """Return the gradients of the arguments from those of the results: a vector times the Jacobian matrix.
+
+        Parameters
+        ----------
+        args : sequence of arrays
+            The arguments in order, on the CPU.
+        output_grads : sequence of (array or None)
+            Gradients of the results, of their shapes or of length 1; None counts as zeros, as it must be for int32.
+        input_requires_grad : sequence of bool, optional
+            For each argument whether its gradient is wanted; all of float64 if left out.
+
+        Returns
+        -------
+        list of (array or None)
+            Gradients of the arguments, in their shapes and of the first argument's library; None where not wanted. That
+            of an array of length 1, which stands for every event, is the sum over the events.
+
+        Raises
+        ------
+        UnsupportedOpError
+            A step on the way has no derivative.
+
+        Notes
+        -----
+        One program computes what it needs of the results and goes back from there: nothing has to be kept. At an edge
+        (a random number at 0 or 1, a threshold) gradients may be infinite or NaN, as derivatives are there. Gradients
+        of momenta hold for changes that keep them on their mass shells.
+        """
+        gradients = self._gradients.of_arguments(args, output_grads, input_requires_grad)
+        return [None if x is None else as_kind_of(x, args[0]) for x in gradients]
 
     def release_inputs(self, *, wait: bool = False) -> int:
         """Return 0, the number of inputs still held: a call on the CPU is over when it returns."""
@@ -209,17 +297,17 @@ class FunctionRuntime:
         arrays = [
             None
             if array is None and draw and _can_be_drawn(argument, is_shared)
-            else _checked(argument, array, is_shared)
+            else checked(argument, array, is_shared)
             for argument, array, is_shared in zip(arguments, args, self._is_shared, strict=False)
         ]
-        batch = _common_batch(self._argument_names, arrays, -1 if draw is None else draw[2])
+        batch = common_batch(self._argument_names, arrays, -1 if draw is None else draw[2])
         arrays += [self._context.array(x.name, x.dtype, x.shape) for x in arguments[len(arrays) :]]
         given = self._given(out, arrays, batch)
         results: dict[int, NDArray[Any]] = {}
         for part in self._parts:
             results.update(part.run(self._executor, arrays, batch, given, draw))
         first = next((x for x in args if x is not None and not as_tensors), None)
-        made = [_as_kind_of(results[i], first) for i in range(len(results))]
+        made = [as_kind_of(results[i], first) for i in range(len(results))]
         return made if out is None else [new if x is None else x for new, x in zip(made, out, strict=True)]
 
     def _given(
@@ -237,7 +325,7 @@ class FunctionRuntime:
         for i, (name, result) in enumerate(zip(self._result_names, out, strict=True)):
             label = f"out[{i}] ({name})"
             length = 1 if self._is_shared_result[i] else batch
-            array = None if result is None else _checked_result(label, places[i], result, length)
+            array = None if result is None else checked_result(label, places[i], result, length)
             for other, known in [*zip(self._argument_names, arrays, strict=False), *enumerate(given)]:
                 if array is not None and known is not None and np.may_share_memory(array, known):
                     raise ValueError(f"{label}: expected memory of its own, got memory shared with {other}")
@@ -292,47 +380,6 @@ class _Part:
         return dict(zip(self.positions, results, strict=True))
 
 
-def _checked(argument: ProgramArgument, array: Any, is_shared: bool) -> NDArray[Any]:
-    """Return an argument as a NumPy array with a batch axis."""
-    if not isinstance(array, np.ndarray):
-        tensor = asarray(array)
-        if tensor.device != "cpu":
-            raise DeviceMismatchError(f"{argument.name}: expected an array on the CPU, got one on {tensor.device}")
-        array = tensor.numpy()
-    if array.dtype != argument.dtype or not array.dtype.isnative:
-        raise DTypeError(f"{argument.name}: expected dtype {argument.dtype}, got {array.dtype}")
-    if is_shared and array.shape == argument.shape:
-        array = array[np.newaxis]
-    if array.shape[1:] != argument.shape or array.ndim == 0 or (is_shared and array.shape[0] != 1):
-        wanted = ", ".join(map(str, (1 if is_shared else "batch", *argument.shape)))
-        raise ShapeError(
-            f"{argument.name}: expected shape ({wanted}{'' if argument.shape else ','}), got {array.shape}"
-        )
-    return np.require(array, requirements="A")
-
-
-def _checked_result(label: str, argument: ProgramArgument, result: Any, length: int) -> NDArray[Any]:
-    """Return an array for a result as a NumPy array."""
-    if isinstance(result, np.ndarray):
-        array: NDArray[Any] = result
-    else:
-        tensor = asarray(result)
-        if tensor.device != "cpu":
-            raise DeviceMismatchError(f"{label}: expected an array on the CPU, got one on {tensor.device}")
-        array = tensor.numpy()
-    if array.dtype != argument.dtype or not array.dtype.isnative:
-        raise DTypeError(f"{label}: expected dtype {argument.dtype}, got {array.dtype}")
-    if array.shape != (length, *argument.shape):
-        raise ShapeError(f"{label}: expected shape {(length, *argument.shape)}, got {array.shape}")
-    if not array.flags.writeable:
-        raise ValueError(f"{label}: expected a writable array, got a read-only one")
-    if length and not array[0].flags.c_contiguous:
-        raise ShapeError(f"{label}: expected events that are contiguous, got strides {array.strides} (in bytes)")
-    if not array.flags.aligned:
-        raise ShapeError(f"{label}: expected aligned data")
-    return array
-
-
 def _draw(seed: SupportsIndex | None, offset: SupportsIndex, n_events: SupportsIndex | None) -> Draw | None:
     """Return what random numbers a call draws: seed, number of the first event, number of events (-1: see arrays)."""
     count = -1 if n_events is None else operator.index(n_events)
@@ -350,25 +397,3 @@ def _can_be_drawn(argument: ProgramArgument, is_shared: bool) -> bool:
     if is_shared or argument.dtype != np.float64:
         raise TypeError(f"{argument.name}: expected an array, got None: only float64 of each event is drawn")
     return True
-
-
-def _common_batch(names: Sequence[str], arrays: Sequence[NDArray[Any] | None], n_events: int) -> int:
-    """Return the number of events; arrays of length 1 fit any."""
-    batch, source = (1, "") if n_events < 0 else (n_events, "n_events")
-    for name, array in zip(names, arrays, strict=True):
-        length = 1 if array is None else array.shape[0]
-        if length == 1:
-            continue
-        if source and length != batch:
-            raise ShapeError(f"{name}: expected {batch} events, as {source} has, got {length}")
-        batch, source = length, name
-    return batch
-
-
-def _as_kind_of(result: NDArray[Any], first: Any) -> Any:
-    """Return a result as an array of the library of the first argument: Tensor, torch, else NumPy."""
-    if isinstance(first, Tensor):
-        return asarray(result)
-    if type(first).__module__.partition(".")[0] == "torch":
-        return asarray(result).torch()
-    return result

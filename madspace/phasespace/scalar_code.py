@@ -18,6 +18,9 @@ _SPECIAL = (
     ("stable_invariant_nu", 2, 1.0, "stable_invariant"),
     ("stable_invariant_nu_inverse", 2, 1.0, "stable_invariant_inverse"),
     ("stable_invariant_nu", 2, 0.8, "stable_invariant_fifth"),
+    ("t_chain_transfer", 7, 0.0, "t_chain_transfer_uniform"),
+    ("t_chain_transfer", 7, 0.8, "t_chain_transfer_fifth"),
+    ("t_chain_transfer", 7, 1.0, "t_chain_transfer_log"),
 )
 
 

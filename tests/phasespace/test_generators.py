@@ -142,5 +142,5 @@ def test_compiled_mappings_are_mappings():
     assert mapping.input_types().keys() == [f"random{i}" for i in range(5)]
     assert mapping.condition_types().keys() == ["com_energy", "mass0", "mass1", "mass2"]
     assert mapping.output_types().values() == [batch_four_vec] * 5
-    with pytest.raises(madspace.UnsupportedOpError, match="TPropagatorMapping: build_forward_impl is not implemented"):
-        mapping.forward_function()
+    assert mapping.forward_function().outputs.keys() == [*(f"momentum{i}" for i in range(5)), "det"]
+    assert mapping.inverse_function().inputs.keys()[:5] == [f"momentum{i}" for i in range(5)]

@@ -20,7 +20,7 @@ SOURCE = """
 #include "phasespace/observables.h"
 #include "phasespace/rambo.h"
 #include "phasespace/scattering.h"
-#include "phasespace/t_chain.h"
+#include "phasespace/t_chain_inverse.h"
 #include "phasespace/three_body.h"
 #include "phasespace/two_to_three.h"
 
@@ -72,4 +72,52 @@ struct Event {
 @pytest.mark.needs("nvrtc")
 def test_every_op_compiles_for_the_device():
     image = compile_image(SOURCE, arch="sm_90", include_dirs=[str(CUDA_SRC), str(CUDA_SRC / "include")])
+    assert len(bytes(image)) > 0
+
+
+# The adjoints of two sections: all of them would take NVRTC ten seconds.
+ADJOINTS = (
+    """
+#include "madspace/dual_begin.h"
+//
+#include "phasespace/rambo.h"
+#include "phasespace/t_chain_inverse.h"
+#include "phasespace/three_body.h"
+//
+#include "madspace/dual_end.h"
+#include "phasespace/adjoint.h"
+"""
+    + SOURCE[SOURCE.index("using namespace") : SOURCE.index("#define MS_OPS_ALL")].replace(
+        "    template <int n>\n",
+        """    using Value = double;
+    __device__ double number(int k) const { return from[k]; }
+    __device__ int mark() const { return 0; }
+    __device__ void keep(int k, double x, int) { to[k] = x; }
+    template <int n>
+""",
+        1,
+    )
+    + """
+MS_BEGIN_DUAL_NAMESPACE
+#define MS_OP(name, n_in, n_out, ...)                                                \\
+    extern "C" __global__ void op_##name(const double* from, double* to, int n) {    \\
+        Event event{from, to};                                                       \\
+        Adjoint<__VA_ARGS__>::eval(event, n + n_in + n_out, n);                      \\
+    }
+#define MS_LIST_OP(name, ...)                                                                   \\
+    extern "C" __global__ void op_##name(const double* from, double* to, int n_in, int n_out) { \\
+        Event event{from, to};                                                                  \\
+        ListAdjoint<__VA_ARGS__>::eval(event, n_in, n_out);                                     \\
+    }
+#define MS_OPS_BODIES
+#define MS_OPS_CHAINS
+#include "phasespace/ops.def"
+MS_END_DUAL_NAMESPACE
+"""
+)
+
+
+@pytest.mark.needs("nvrtc")
+def test_adjoints_compile_for_the_device():
+    image = compile_image(ADJOINTS, arch="sm_90", include_dirs=[str(CUDA_SRC), str(CUDA_SRC / "include")])
     assert len(bytes(image)) > 0

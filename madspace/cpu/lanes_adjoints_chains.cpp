@@ -1,0 +1,9 @@
+// Adjoints of a section of ops.def, compiled once per instruction set (macro MS_ISA).
+#include "madspace/dual_begin.h"
+//
+#include "phasespace/t_chain_inverse.h"
+//
+#include "madspace/dual_end.h"
+
+#define MS_OPS_CHAINS
+#include "adjoint_definitions.h"

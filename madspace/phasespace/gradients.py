@@ -1,0 +1,218 @@
+"""Gradients of functions: one program for the results' part of the way there and all of the way back."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from madspace.core.creation import asarray
+from madspace.core.tensor import Tensor
+from madspace.errors import DTypeError, ShapeError
+from madspace.phasespace.compile import compile_code
+from madspace.phasespace.context import Context
+from madspace.phasespace.derivatives import add_gradients
+from madspace.phasespace.executor import Executor
+from madspace.phasespace.graph import Graph
+from madspace.phasespace.host_arrays import checked, common_batch
+from madspace.phasespace.lowering import lower
+from madspace.phasespace.program import Program, ProgramArgument
+from madspace.phasespace.types import BatchSize, DataType
+from madspace.phasespace.values import NamedValues, Value
+
+__all__ = ["Gradients", "compile_vjp"]
+
+
+def compile_vjp(
+    graph: Graph, positions: Sequence[int], wanted: Sequence[bool], available: Mapping[str, tuple[int, int, int]]
+) -> Program:
+    """Compile the gradients of a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        A function.
+    positions : sequence of int
+        The results that have gradients.
+    wanted : sequence of bool
+        For each argument, then each global: whether its gradient is asked for.
+    available : mapping
+        Ops of the executor, with their numbers, inputs and outputs; -1 for lists of any length.
+
+    Returns
+    -------
+    Program
+        Its inputs are the graph's arguments, its globals, and the gradients of the results at `positions`; its outputs
+        the gradients that are wanted, per event. It recomputes what it needs of the results, so nothing has to be kept.
+
+    Raises
+    ------
+    UnsupportedOpError
+        A step on the way has no derivative.
+    """
+    names, values = graph.outputs.keys(), graph.outputs.values()
+    outputs = NamedValues([names[i] for i in positions], [values[i] for i in positions])
+    lowered = lower(Graph(graph.inputs, outputs, graph.locals, graph.globals, graph.instructions), available)
+    code = lowered.code
+    arguments = [
+        *zip(graph.inputs.keys(), graph.inputs.values(), lowered.inputs, strict=True),
+        *((name, value, scalars) for (name, value), scalars in zip(graph.globals, lowered.globals, strict=True)),
+    ]
+    gradients = [code.new(len(scalars)) for scalars in lowered.outputs]
+    seeds = [pair for pairs in zip(lowered.outputs, gradients, strict=True) for pair in zip(*pairs, strict=True)]
+    asked = [argument for argument, flag in zip(arguments, wanted, strict=True) if flag]
+    found = add_gradients(code, seeds, {x for *_, scalars in asked for x in scalars}, available)
+    zero = code.constant(0.0)
+    return compile_code(
+        code,
+        [
+            *((name, value.type, scalars) for name, value, scalars in arguments),
+            *((f"grad_{n}", v.type, x) for n, v, x in zip(outputs.keys(), outputs.values(), gradients, strict=True)),
+        ],
+        [(f"grad_{name}", value.type, [found.get(x, zero) for x in scalars]) for name, value, scalars in asked],
+    )
+
+
+class Gradients:
+    """The gradients of a function on the CPU, compiled for what is asked for.
+
+    Parameters
+    ----------
+    function : Graph
+        The function.
+    context : Context
+        Where its globals are.
+    executor : Executor
+        What runs programs.
+    """
+
+    def __init__(self, function: Graph, context: Context, executor: Executor) -> None:
+        self._function = function
+        self._context = context
+        self._executor = executor
+        self._table = executor.op_table()
+        self._names = function.inputs.keys()
+        self._global_names = [name for name, _ in function.globals]
+        self._values = [*function.inputs, *(value for _, value in function.globals)]
+        self._arguments = [
+            _argument(name, x) for name, x in zip(self._names + self._global_names, self._values, strict=True)
+        ]
+        self._is_shared = [value.type.batch_size == BatchSize.one for value in self._values]
+        names, outputs = function.outputs.keys(), function.outputs.values()
+        self._results = [
+            _argument(f"output_grads[{i}] ({name})", x) for i, (name, x) in enumerate(zip(names, outputs, strict=True))
+        ]
+        self._is_shared_result = [value.type.batch_size == BatchSize.one for value in outputs]
+        self._programs: dict[tuple[tuple[int, ...], tuple[bool, ...]], tuple[Program, NDArray[np.int32]]] = {}
+
+    def wanted(self, input_requires_grad: Sequence[bool]) -> list[bool]:
+        """Check for which arguments gradients are wanted; the flags of the globals come behind."""
+        if len(input_requires_grad) != len(self._names):
+            raise ShapeError(
+                f"input_requires_grad: expected {len(self._names)} entries ({', '.join(self._names)}), "
+                f"got {len(input_requires_grad)}"
+            )
+        for argument, flag in zip(self._arguments, input_requires_grad, strict=False):
+            if flag and argument.dtype != np.float64:
+                raise DTypeError(f"{argument.name}: expected float64 where a gradient is wanted, got {argument.dtype}")
+        return [*map(bool, input_requires_grad), *map(self._context.global_requires_grad, self._global_names)]
+
+    def stored(self, args: Sequence[Any], wanted: Sequence[bool]) -> tuple[list[Tensor | None], list[bool]]:
+        """Return what `from_stored` needs, and the flags, by number in the graph."""
+        n = len(self._function.locals)
+        arrays: list[Tensor | None] = [None] * n
+        flags = [False] * n
+        if any(wanted):
+            for value, array, flag in zip(self._values, self._with_globals(args), wanted, strict=True):
+                arrays[value.local_index] = asarray(array)
+                flags[value.local_index] = flag
+        return arrays, flags
+
+    def from_stored(
+        self, output_grads: Sequence[Any], stored: Sequence[Any], flags: Sequence[bool]
+    ) -> list[NDArray[Any] | None]:
+        """Return the gradients of arguments and globals from what `stored` has returned."""
+        numbers = [value.local_index for value in self._values]
+        wanted = [flags[i] for i in numbers]
+        if not any(wanted):
+            return [None] * len(numbers)
+        return self._run([stored[i] for i in numbers], output_grads, wanted)
+
+    def of_arguments(
+        self, args: Sequence[Any], output_grads: Sequence[Any], input_requires_grad: Sequence[bool] | None
+    ) -> list[NDArray[Any] | None]:
+        """Return the gradients of the arguments; of all that are float64 if it is not said of which."""
+        n = len(self._names)
+        if input_requires_grad is None:
+            input_requires_grad = [argument.dtype == np.float64 for argument in self._arguments[:n]]
+        wanted = [*self.wanted(input_requires_grad)[:n], *[False] * len(self._global_names)]
+        return self._run(self._with_globals(args), output_grads, wanted)[:n]
+
+    def _with_globals(self, args: Sequence[Any]) -> list[Any]:
+        if len(args) != len(self._names):
+            raise ShapeError(f"arguments: expected {len(self._names)} ({', '.join(self._names)}), got {len(args)}")
+        return [*args, *map(self._context.get_global, self._global_names)]
+
+    def _run(
+        self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool]
+    ) -> list[NDArray[Any] | None]:
+        """Return the gradients of arguments and globals."""
+        arrays = [checked(*parts) for parts in zip(self._arguments, args, self._is_shared, strict=True)]
+        n = len(self._names)
+        batch = common_batch(self._names, arrays[:n], -1)
+        given = self._given(output_grads, batch)
+        found = [np.zeros(x.shape, x.dtype) if flag else None for x, flag in zip(arrays, wanted, strict=True)]
+        # What all events share has one gradient, not one per event: it takes a run of its own.
+        for is_shared in (True, False):
+            chosen = [(i, x) for i, x in given if self._is_shared_result[i] is is_shared]
+            size = 1 if is_shared else batch
+            if chosen and size:
+                self._add(arrays, chosen, wanted, size, found)
+        return found
+
+    def _given(self, output_grads: Sequence[Any], batch: int) -> list[tuple[int, NDArray[Any]]]:
+        """Check the gradients of the results and return those that are there, with their positions."""
+        if len(output_grads) != len(self._results):
+            names = ", ".join(self._function.outputs.keys())
+            raise ShapeError(f"output_grads: expected {len(self._results)} ({names}), got {len(output_grads)}")
+        given = []
+        for i, (result, is_shared) in enumerate(zip(self._results, self._is_shared_result, strict=True)):
+            if output_grads[i] is None:
+                continue
+            if result.dtype != np.float64:
+                raise DTypeError(f"{result.name}: expected None for a result of {result.dtype}, got an array")
+            array = checked(result, output_grads[i], is_shared)
+            size = 1 if is_shared else batch
+            if array.shape[0] not in (1, size):
+                raise ShapeError(f"{result.name}: expected {size} events, got {array.shape[0]}")
+            given.append((i, array))
+        return given
+
+    def _add(
+        self,
+        arrays: Sequence[NDArray[Any]],
+        given: Sequence[tuple[int, NDArray[Any]]],
+        wanted: Sequence[bool],
+        size: int,
+        found: Sequence[NDArray[Any] | None],
+    ) -> None:
+        """Run the program of some results' gradients and add what it finds."""
+        key = tuple(i for i, _ in given), tuple(wanted)
+        if key not in self._programs:
+            program = compile_vjp(self._function, *key, self._table)
+            self._programs[key] = program, program.encode(self._table)
+        program, code = self._programs[key]
+        sources = zip([*arrays, *(array for _, array in given)], program.inputs, strict=True)
+        inputs = [(array, x.registers) for array, x in sources if max(x.registers, default=-1) >= 0]
+        parts = [np.empty((size, *x.shape)) for x in program.outputs]
+        outputs = [(array, x.registers) for array, x in zip(parts, program.outputs, strict=True) if x.registers]
+        if outputs:
+            self._executor.run_program(code, program.constants, program.n_registers, inputs, outputs)
+        for total, part in zip([x for x in found if x is not None], parts, strict=True):
+            total += part if total.shape[0] == size else part.sum(axis=0, keepdims=True)
+
+
+def _argument(name: str, value: Value) -> ProgramArgument:
+    """Return what an array must be, without registers."""
+    dtype = np.dtype(np.float64) if value.type.dtype is DataType.float else np.dtype(np.int32)
+    return ProgramArgument(name, dtype, tuple(value.type.shape), ())

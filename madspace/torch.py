@@ -1,0 +1,132 @@
+"""Functions as torch modules, with gradients. Needs torch, which nothing else of this package imports."""
+
+from typing import Any
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError("madspace.torch needs torch, which is not installed: pip install torch") from error
+
+from madspace.phasespace.context import Context, default_context
+from madspace.phasespace.graph import Graph
+from madspace.phasespace.runtime import FunctionRuntime
+
+__all__ = ["FunctionModule"]
+
+
+class FunctionModule(torch.nn.Module):
+    """A function as a module: tensors in, tensors out, gradients by one program backwards.
+
+    Parameters
+    ----------
+    function : Function
+        What to run.
+    context : Context, optional
+        Where its globals are; the default context if left out.
+
+    Attributes
+    ----------
+    global_params : torch.nn.ParameterDict
+        The globals, a dot in a name turned into a colon; they share the memory that the function reads. Those that were
+        defined with ``requires_grad`` get gradients.
+
+    Raises
+    ------
+    UnsupportedOpError
+        The function uses an operation that cannot be run.
+
+    Notes
+    -----
+    Calling it takes float64 or int32 tensors, one per argument (see `FunctionRuntime` for their shapes), and returns a
+    tensor, or a tuple where there are several results; those of int32 have no gradients. The backward pass computes
+    what it needs again and keeps only the tensors that came in, so that they must not be changed in between, which
+    torch checks. It can be run several times, and the module may be used several times before. Gradients of gradients
+    are not there: asking for them raises RuntimeError.
+    The forward pass runs where its tensors are; gradients are there for tensors on the CPU.
+    A step without a derivative between a result and what wants a gradient raises UnsupportedOpError in the backward
+    pass.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import madspace
+    >>> from madspace.torch import FunctionModule
+    >>> module = FunctionModule(madspace.TPropagatorMapping([0]).forward_function())
+    >>> r = torch.rand(2, 5, dtype=torch.float64, requires_grad=True)
+    >>> *momenta, det = module(*r, *torch.tensor([[100.0], [0.0], [0.0]], dtype=torch.float64))
+    >>> det.log().sum().backward()
+    >>> r.grad.shape
+    torch.Size([2, 5])
+    """
+
+    def __init__(self, function: Graph, context: Context | None = None) -> None:
+        super().__init__()
+        context = default_context() if context is None else context
+        self.runtime = FunctionRuntime(function, context)
+        values = [*function.inputs, *(value for _, value in function.globals)]
+        self._places = [value.local_index for value in values]
+        self.global_params = torch.nn.ParameterDict(
+            {
+                name.replace(".", ":"): torch.nn.Parameter(
+                    context.get_global(name).torch(), context.global_requires_grad(name)
+                )
+                for name, _ in function.globals
+            }
+        )
+
+    def forward(self, *args: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """Run the function."""
+        for i, x in enumerate(args):
+            if not isinstance(x, torch.Tensor):
+                raise TypeError(f"argument {i}: expected a torch tensor, got {x!r}")
+        params = tuple(self.global_params.values())
+        if torch.is_grad_enabled() and any(x.requires_grad for x in (*args, *params)):
+            results = _Apply.apply(self.runtime, self._places, len(args), *args, *params)
+        else:
+            results = tuple(x.torch() for x in self.runtime.call([x.detach() for x in args]))
+        return results[0] if len(results) == 1 else results
+
+
+class _Apply(torch.autograd.Function):
+    """The function as a node of torch's graph; globals are inputs, so that torch collects their gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, runtime: FunctionRuntime, places: list[int], n_args: int, *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        args = [x.detach() for x in tensors[:n_args]]
+        outputs, _, ctx.eval_grad = runtime.call_with_grad(args, [x.requires_grad for x in tensors[:n_args]])
+        ctx.runtime, ctx.places = runtime, places
+        # What the backward pass needs are these tensors themselves; saved this way torch notices if they change.
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        results = tuple(x.torch() for x in outputs)
+        ctx.mark_non_differentiable(*(x for x in results if not x.is_floating_point()))
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
+        stored: list[torch.Tensor | None] = [None] * len(ctx.eval_grad)
+        for i, x in zip(ctx.places, ctx.saved_tensors, strict=True):
+            stored[i] = x.detach()
+        given = [None if x is None else x.detach() for x in grads]
+        input_grads, global_grads = ctx.runtime.call_backward(given, stored, ctx.eval_grad)
+        found = [None if x is None else x.torch() for x in (*input_grads, *(x for _, x in global_grads))]
+        if torch.is_grad_enabled():
+            # Somebody may derive these gradients once more: they must not look like constants.
+            sources = [x for x in (*ctx.saved_tensors, *grads) if x is not None]
+            wanted = iter(_Last.apply(len(sources), *sources, *(x for x in found if x is not None)))
+            found = [None if x is None else next(wanted) for x in found]
+        return None, None, None, *found
+
+
+class _Last(torch.autograd.Function):
+    """Gradients that cannot be derived again: numbers of sources, sources, gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, n_sources: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(x.view_as(x) for x in tensors[n_sources:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
+        raise RuntimeError("FunctionModule: gradients of gradients are not there")
