@@ -150,7 +150,7 @@ class FunctionRuntime:
             The results do not fit into the device's memory, or the driver refused the launch.
         """
         results = self._run(args, out, stream, _draw(seed, offset, n_events), as_tensors=True)
-        return [x if isinstance(x, Tensor) or out is not None else asarray(x) for x in results]
+        return results if out is not None else [x if isinstance(x, Tensor) else asarray(x) for x in results]
 
     def arrays(
         self,
@@ -272,10 +272,12 @@ class FunctionRuntime:
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
             )
-        if not all(isinstance(x, _HOST_KINDS) or (x is None and draw) for x in args):
-            results = self._gpu_op()(list(args), out, stream, as_tensors, draw)
-            if results is not None:
-                return results
+        for x in args:
+            if x is not None and not isinstance(x, _HOST_KINDS):
+                results = self._gpu_op()(list(args), out, stream, as_tensors, draw)
+                if results is not None:
+                    return results
+                break
         if stream is not None:
             raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
         return self._run_on_cpu(args, out, draw, as_tensors)
