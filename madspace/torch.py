@@ -42,7 +42,9 @@ class FunctionModule(torch.nn.Module):
     what it needs again and keeps only the tensors that came in, so that they must not be changed in between, which
     torch checks. It can be run several times, and the module may be used several times before. Gradients of gradients
     are not there: asking for them raises RuntimeError.
-    The forward pass runs where its tensors are; gradients are there for tensors on the CPU.
+    It runs where its tensors are, on a GPU on torch's current stream, and the backward pass on that of the forward one.
+    There the kernel of the gradients is compiled at its first use (NVRTC has to be installed), before a capture
+    therefore, and globals are not taken.
     A step without a derivative between a result and what wants a gradient raises UnsupportedOpError in the backward
     pass.
 
@@ -79,12 +81,20 @@ class FunctionModule(torch.nn.Module):
         for i, x in enumerate(args):
             if not isinstance(x, torch.Tensor):
                 raise TypeError(f"argument {i}: expected a torch tensor, got {x!r}")
+        if any(x.is_cuda for x in args):
+            args = _spread(args)
         params = tuple(self.global_params.values())
         if torch.is_grad_enabled() and any(x.requires_grad for x in (*args, *params)):
             results = _Apply.apply(self.runtime, self._places, len(args), *args, *params)
         else:
             results = tuple(x.torch() for x in self.runtime.call([x.detach() for x in args]))
         return results[0] if len(results) == 1 else results
+
+
+def _spread(args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Return views with a place per event where a tensor of length 1 wants a gradient, so that torch adds them up."""
+    batch = max(x.shape[0] if x.dim() else 1 for x in args)
+    return tuple(x.expand(batch, *x.shape[1:]) if x.requires_grad and x.dim() and x.shape[0] == 1 else x for x in args)
 
 
 class _Apply(torch.autograd.Function):

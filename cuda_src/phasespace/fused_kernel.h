@@ -83,6 +83,11 @@ struct FusedList : ListExecutor {
 
     MS_FN double in(int k) const { return values[k]; }
     MS_FN void out(int k, double x) { results.item[k] = x; }
+
+    // For adjoints (adjoint.h): registers need no thought.
+    MS_FN double number(int k) const { return values[k]; }
+    MS_FN static int mark() { return 0; }
+    MS_FN void keep(int k, double x, int) { results.item[k] = x; }
 };
 
 template <class Op, int kOut, class... V>

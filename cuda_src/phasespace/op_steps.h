@@ -1,6 +1,9 @@
 // All ops by name, program::op_NAME, and what runs them on values in registers.
 #pragma once
 
+#ifdef MS_WITH_ADJOINTS
+#include "op_steps_dual.h"
+#else
 #include "arithmetic.h"
 #include "chili.h"
 #include "cuts.h"
@@ -34,6 +37,15 @@ namespace program {
 #include "ops.def"
 #undef MS_OP
 #undef MS_LIST_OP
+
+}  // namespace program
+
+MS_END_NAMESPACE
+#endif
+
+MS_BEGIN_NAMESPACE
+
+namespace program {
 
 // What the executors of list steps have in common where a value is a double.
 struct ListExecutor {

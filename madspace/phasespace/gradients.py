@@ -1,26 +1,30 @@
 """Gradients of functions: one program for the results' part of the way there and all of the way back."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from madspace.core.creation import asarray
 from madspace.core.tensor import Tensor
-from madspace.errors import DTypeError, ShapeError
+from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
+from madspace.phasespace._program_op import ProgramOp
 from madspace.phasespace.compile import compile_code
 from madspace.phasespace.context import Context
 from madspace.phasespace.derivatives import add_gradients
 from madspace.phasespace.executor import Executor
 from madspace.phasespace.graph import Graph
-from madspace.phasespace.host_arrays import checked, common_batch
+from madspace.phasespace.host_arrays import HOST_KINDS, as_kind_of, checked, common_batch
 from madspace.phasespace.lowering import lower
 from madspace.phasespace.program import Program, ProgramArgument
 from madspace.phasespace.types import BatchSize, DataType
 from madspace.phasespace.values import NamedValues, Value
 
 __all__ = ["Gradients", "compile_vjp"]
+
+# The results that have gradients, and whether that of each argument or global is wanted.
+_Key: TypeAlias = tuple[tuple[int, ...], tuple[bool, ...]]
 
 
 def compile_vjp(
@@ -74,7 +78,7 @@ def compile_vjp(
 
 
 class Gradients:
-    """The gradients of a function on the CPU, compiled for what is asked for.
+    """The gradients of a function, compiled for what is asked for, where its arguments are.
 
     Parameters
     ----------
@@ -103,7 +107,8 @@ class Gradients:
             _argument(f"output_grads[{i}] ({name})", x) for i, (name, x) in enumerate(zip(names, outputs, strict=True))
         ]
         self._is_shared_result = [value.type.batch_size == BatchSize.one for value in outputs]
-        self._programs: dict[tuple[tuple[int, ...], tuple[bool, ...]], tuple[Program, NDArray[np.int32]]] = {}
+        self._programs: dict[_Key, tuple[Program, NDArray[np.int32]]] = {}
+        self._gpu_ops: dict[_Key, ProgramOp] = {}
 
     def wanted(self, input_requires_grad: Sequence[bool]) -> list[bool]:
         """Check for which arguments gradients are wanted; the flags of the globals come behind."""
@@ -128,25 +133,23 @@ class Gradients:
                 flags[value.local_index] = flag
         return arrays, flags
 
-    def from_stored(
-        self, output_grads: Sequence[Any], stored: Sequence[Any], flags: Sequence[bool]
-    ) -> list[NDArray[Any] | None]:
-        """Return the gradients of arguments and globals from what `stored` has returned."""
+    def from_stored(self, output_grads: Sequence[Any], stored: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+        """Return the gradients of arguments and globals, as tensors, from what `stored` has returned."""
         numbers = [value.local_index for value in self._values]
         wanted = [flags[i] for i in numbers]
         if not any(wanted):
             return [None] * len(numbers)
-        return self._run([stored[i] for i in numbers], output_grads, wanted)
+        return self._run([stored[i] for i in numbers], output_grads, wanted, as_tensors=True)
 
     def of_arguments(
         self, args: Sequence[Any], output_grads: Sequence[Any], input_requires_grad: Sequence[bool] | None
-    ) -> list[NDArray[Any] | None]:
+    ) -> list[Any]:
         """Return the gradients of the arguments; of all that are float64 if it is not said of which."""
         n = len(self._names)
         if input_requires_grad is None:
             input_requires_grad = [argument.dtype == np.float64 for argument in self._arguments[:n]]
         wanted = [*self.wanted(input_requires_grad)[:n], *[False] * len(self._global_names)]
-        return self._run(self._with_globals(args), output_grads, wanted)[:n]
+        return self._run(self._with_globals(args), output_grads, wanted, as_tensors=False)[:n]
 
     def _with_globals(self, args: Sequence[Any]) -> list[Any]:
         if len(args) != len(self._names):
@@ -154,9 +157,51 @@ class Gradients:
         return [*args, *map(self._context.get_global, self._global_names)]
 
     def _run(
+        self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool], *, as_tensors: bool
+    ) -> list[Any]:
+        """Return the gradients of arguments and globals, as arrays of the kind of the first one."""
+        on_gpu = None
+        if not all(isinstance(x, HOST_KINDS) for x in args):
+            on_gpu = self._run_on_gpu(args, output_grads, wanted, as_tensors)
+        if on_gpu is not None:
+            return on_gpu
+        found = self._run_on_cpu(args, output_grads, wanted)
+        return [None if x is None else asarray(x) if as_tensors else as_kind_of(x, args[0]) for x in found]
+
+    def _run_on_gpu(
+        self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool], as_tensors: bool
+    ) -> list[Any] | None:
+        """Return the gradients of arguments on a GPU, None where these are on the CPU."""
+        if all(isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args):
+            return None
+        if self._global_names:
+            raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
+        self._check_count(output_grads)
+        lengths = [1 if isinstance(x, HOST_KINDS) else x.shape[0] for x in args]
+        batch = max(lengths)
+        for name, length, is_shared, flag in zip(self._names, lengths, self._is_shared, wanted, strict=True):
+            if flag and (is_shared or length != batch):
+                raise UnsupportedOpError(f"{name}: on a GPU expected {batch} numbers where a gradient is wanted, got 1")
+        positions = tuple(i for i, x in enumerate(output_grads) if x is not None)
+        for i in positions:
+            self._check_type(i)
+            if self._is_shared_result[i]:
+                raise UnsupportedOpError(f"{self._results[i].name}: expected None on a GPU for what all events share")
+        if not any(wanted):
+            return [None] * len(wanted)
+        key = positions, tuple(wanted)
+        if key not in self._gpu_ops:
+            program = compile_vjp(self._function, *key, self._table)
+            is_shared = [*self._is_shared, *[False] * len(positions)]
+            self._gpu_ops[key] = ProgramOp(program, None, is_shared, [False] * len(program.outputs), "any")
+        arrays = [*args, *(output_grads[i] for i in positions)]
+        found = iter(self._gpu_ops[key](arrays, None, None, as_tensors, None) or ())
+        return [next(found) if flag else None for flag in wanted]
+
+    def _run_on_cpu(
         self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool]
     ) -> list[NDArray[Any] | None]:
-        """Return the gradients of arguments and globals."""
+        """Return the gradients of arguments and globals on the CPU."""
         arrays = [checked(*parts) for parts in zip(self._arguments, args, self._is_shared, strict=True)]
         n = len(self._names)
         batch = common_batch(self._names, arrays[:n], -1)
@@ -172,21 +217,28 @@ class Gradients:
 
     def _given(self, output_grads: Sequence[Any], batch: int) -> list[tuple[int, NDArray[Any]]]:
         """Check the gradients of the results and return those that are there, with their positions."""
-        if len(output_grads) != len(self._results):
-            names = ", ".join(self._function.outputs.keys())
-            raise ShapeError(f"output_grads: expected {len(self._results)} ({names}), got {len(output_grads)}")
+        self._check_count(output_grads)
         given = []
         for i, (result, is_shared) in enumerate(zip(self._results, self._is_shared_result, strict=True)):
             if output_grads[i] is None:
                 continue
-            if result.dtype != np.float64:
-                raise DTypeError(f"{result.name}: expected None for a result of {result.dtype}, got an array")
+            self._check_type(i)
             array = checked(result, output_grads[i], is_shared)
             size = 1 if is_shared else batch
             if array.shape[0] not in (1, size):
                 raise ShapeError(f"{result.name}: expected {size} events, got {array.shape[0]}")
             given.append((i, array))
         return given
+
+    def _check_count(self, output_grads: Sequence[Any]) -> None:
+        if len(output_grads) != len(self._results):
+            names = ", ".join(self._function.outputs.keys())
+            raise ShapeError(f"output_grads: expected {len(self._results)} ({names}), got {len(output_grads)}")
+
+    def _check_type(self, i: int) -> None:
+        result = self._results[i]
+        if result.dtype != np.float64:
+            raise DTypeError(f"{result.name}: expected None for a result of {result.dtype}, got an array")
 
     def _add(
         self,

@@ -11,7 +11,10 @@ from madspace.core.tensor import Tensor
 from madspace.errors import DeviceMismatchError, DTypeError, ShapeError
 from madspace.phasespace.program import ProgramArgument
 
-__all__ = ["as_kind_of", "checked", "checked_result", "common_batch"]
+__all__ = ["HOST_KINDS", "as_kind_of", "checked", "checked_result", "common_batch"]
+
+# What is on the CPU for sure.
+HOST_KINDS = (np.ndarray, np.generic, float, int)
 
 
 def checked(argument: ProgramArgument, array: Any, is_shared: bool) -> NDArray[Any]:

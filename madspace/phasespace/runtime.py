@@ -18,7 +18,7 @@ from madspace.phasespace.context import Context, default_context
 from madspace.phasespace.draws import check_draw
 from madspace.phasespace.gradients import Gradients
 from madspace.phasespace.graph import Graph
-from madspace.phasespace.host_arrays import as_kind_of, checked, checked_result, common_batch
+from madspace.phasespace.host_arrays import HOST_KINDS, as_kind_of, checked, checked_result, common_batch
 from madspace.phasespace.jit import is_wanted
 from madspace.phasespace.program import Program, ProgramArgument
 from madspace.phasespace.types import BatchSize
@@ -27,8 +27,6 @@ from madspace.phasespace.values import NamedValues
 __all__ = ["FunctionRuntime"]
 
 Draw: TypeAlias = tuple[int, int, int]
-# What is on the CPU for sure.
-_HOST_KINDS = (np.ndarray, np.generic, float, int)
 
 
 class FunctionRuntime:
@@ -221,8 +219,7 @@ class FunctionRuntime:
         UnsupportedOpError
             A step between a result and what its gradient is asked for has no derivative.
         """
-        gradients = self._gradients.from_stored(output_grads, stored_locals, eval_grad)
-        tensors = [None if x is None else asarray(x) for x in gradients]
+        tensors = self._gradients.from_stored(output_grads, stored_locals, eval_grad)
         n = len(self._argument_names)
         return tensors[:n], list(zip(self._global_names, tensors[n:], strict=True))
 
@@ -234,7 +231,7 @@ class FunctionRuntime:
         Parameters
         ----------
         args : sequence of arrays
-            The arguments in order, on the CPU.
+            The arguments in order.
         output_grads : sequence of (array or None)
             Gradients of the results, of their shapes or of length 1; None counts as zeros, as it must be for int32.
         input_requires_grad : sequence of bool, optional
@@ -249,7 +246,10 @@ class FunctionRuntime:
         Raises
         ------
         UnsupportedOpError
-            A step on the way has no derivative.
+            A step on the way has no derivative. On a GPU: an array of length 1 wants a gradient, which would be a sum
+            over the events, or a result has one that all events share, or there are globals.
+        CompileError
+            The arguments are on a GPU, and NVRTC is not installed: kernels of gradients are compiled when needed.
 
         Notes
         -----
@@ -257,8 +257,7 @@ class FunctionRuntime:
         (a random number at 0 or 1, a threshold) gradients may be infinite or NaN, as derivatives are there. Gradients
         of momenta hold for changes that keep them on their mass shells.
         """
-        gradients = self._gradients.of_arguments(args, output_grads, input_requires_grad)
-        return [None if x is None else as_kind_of(x, args[0]) for x in gradients]
+        return self._gradients.of_arguments(args, output_grads, input_requires_grad)
 
     def release_inputs(self, *, wait: bool = False) -> int:
         """Return 0, the number of inputs still held: a call on the CPU is over when it returns."""
@@ -272,8 +271,12 @@ class FunctionRuntime:
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
             )
-        for x in args:
-            if x is not None and not isinstance(x, _HOST_KINDS):
+        # What runs on GPUs tells where arrays are, but it does not take globals.
+        is_known = self._global_names and all(
+            x is None or isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args
+        )
+        for x in () if is_known else args:
+            if x is not None and not isinstance(x, HOST_KINDS):
                 results = self._gpu_op()(list(args), out, stream, as_tensors, draw)
                 if results is not None:
                     return results

@@ -165,6 +165,14 @@ def test_no_inputs_are_held_on_the_cpu():
     assert runtime.release_inputs() == 0
 
 
+def test_globals_with_arrays_of_another_kind():
+    function = function_of([batch_float], lambda b, x: [b.mul(x, b.get_global("scale", madspace.float, []))])
+    context = Context()
+    context.define_global("scale", madspace.float, []).numpy()[...] = 2.0
+    (result,) = FunctionRuntime(function, context).call([madspace.asarray(X)])
+    np.testing.assert_array_equal(result.numpy(), 2.0 * X)
+
+
 def test_globals_come_from_the_context():
     function = function_of([batch_float], lambda b, x: [b.mul(x, b.get_global("scale", madspace.float, []))])
     context = Context()
