@@ -14,10 +14,14 @@ from madspace import Function, TPropagatorMapping
 from madspace.cpu._programs import op_table
 from madspace.phasespace.compile import compile_graph
 from madspace.phasespace.fused import fused_source
+from madspace.phasespace.gradients import MOST_DIRECTIONS, compile_vjp
 
 FOLDER = Path(__file__).resolve().parent.parent / "cuda_src" / "phasespace"
-HEAD = """// Fused kernels of programs, printed by tools/fuse_programs.py: do not edit.
-#include "fused_kernel.h"
+INCLUDE = '#include "fused_kernel.h"'
+DEFINE = "#define MS_WITH_ADJOINTS\n"
+SPILLS = "// spills-allowed: all values and their slopes along five directions do not fit into registers\n"
+HEAD = f"""// Fused kernels of programs, printed by tools/fuse_programs.py: do not edit.
+{INCLUDE}
 
 using namespace madspace;
 """
@@ -43,6 +47,17 @@ def sources() -> Iterator[tuple[str, str]]:
         shared = [False] * len(program.outputs)
         kernels += [fused_source(program, shared, drawn, blocks=blocks) for drawn in ((), randoms)]
     yield "fused_chains.cu", "\n".join([HEAD, *kernels])
+    yield "fused_gradients.cu", "\n".join([SPILLS + HEAD.replace(INCLUDE, DEFINE + INCLUDE), *_gradients()])
+
+
+def _gradients() -> Iterator[str]:
+    """Yield the kernels of the gradients of a map's random numbers: from all results, and from all but the beams."""
+    function, randoms = mapped(3)
+    wanted = [i in randoms for i in range(len(function.inputs))]
+    for first in (0, 2):
+        positions = range(first, len(function.outputs))
+        program = compile_vjp(function, positions, wanted, op_table(), most_directions=MOST_DIRECTIONS)
+        yield fused_source(program, [False] * len(program.outputs), blocks=1)
 
 
 if __name__ == "__main__":

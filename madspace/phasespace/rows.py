@@ -82,7 +82,7 @@ def assign_rows(
             ready = max(made_by[value] for value in values)
             stores.setdefault(ready, []).append((Store(int(section), k), values))
 
-    last_use = {value: -1 for value in made_by}
+    last_use = dict.fromkeys(made_by, -1)
     for number, (_, inputs, _) in enumerate(steps):
         last_use.update(dict.fromkeys(inputs, number))
     for ready, found in stores.items():
