@@ -15,7 +15,6 @@ sys.path.insert(0, str(ROOT / "tools"))
 import build_cubins  # noqa: E402
 import build_native  # noqa: E402
 
-
 DEVICE_HEADERS = ROOT / "cuda_src" / "include" / "madspace"
 STEP_HEADERS = ROOT / "cuda_src" / "phasespace"  # what a program's own kernel includes
 

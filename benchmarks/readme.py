@@ -44,9 +44,9 @@ def section(result: dict[str, Any]) -> str:
     """Return what belongs between the marks: where it was measured, the table, the plot."""
     origin = result["provenance"]
     lines = [
-        f"{origin['device']}, {origin['processor']}, commit {origin['commit']}; medians in microseconds. C: the same driver",
-        "calls from C, in turn in the same run; copy: the time in which a device copy moves as many bytes, the least that",
-        "inputs and outputs need.",
+        f"{origin['device']}, {origin['processor']}, commit {origin['commit']}; medians in microseconds.",
+        "C: the same driver calls from C, in turn in the same run. Copy: the time in which a device copy moves as many",
+        "bytes, the least that inputs and outputs need.",
         "",
         "| | us | beside | there | ratio |",
         "| --- | ---: | --- | ---: | ---: |",

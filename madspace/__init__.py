@@ -3,7 +3,7 @@
 from importlib import metadata as _metadata
 
 from madspace import kda, random
-from madspace.capi._table import capsule as _C_API
+from madspace.capi import _table as _capi_table
 from madspace.core._foreign import release_inputs
 from madspace.core._library import is_available
 from madspace.core.allocator import set_allocator
@@ -81,6 +81,8 @@ try:
     __version__ = _metadata.version("madspace-driver")
 except _metadata.PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
+
+_C_API = _capi_table.capsule  # for ms_import() of madspace.h; see madspace.capi
 
 __all__ = [
     "BatchSize",

@@ -6,6 +6,8 @@ import ctypes
 import re
 from pathlib import Path
 
+import pytest
+
 HEADER = Path(__file__).resolve().parent.parent / "madspace" / "include" / "madspace" / "madspace.h"
 
 TYPES = {
@@ -91,7 +93,10 @@ class Table:
         get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
         self.address = get(capsule, b"madspace._C_API")
         text = HEADER.read_text()
-        self.major, self.minor = ctypes.c_uint32.from_address(self.address), ctypes.c_uint32.from_address(self.address + 4)
+        self.major, self.minor = (
+            ctypes.c_uint32.from_address(self.address),
+            ctypes.c_uint32.from_address(self.address + 4),
+        )
         self.size = ctypes.c_size_t.from_address(self.address + 8)
         self.raw = {}
         prototype = ctypes.PYFUNCTYPE if keep_gil else ctypes.CFUNCTYPE
@@ -111,7 +116,9 @@ class Table:
             code = function(*arguments)
             if code:
                 raise ApiError(
-                    code, self.raw["status_name"](code).decode(), self.raw["last_error"]().decode(),
+                    code,
+                    self.raw["status_name"](code).decode(),
+                    self.raw["last_error"]().decode(),
                     self.raw["last_driver_code"](),
                 )
 
@@ -158,9 +165,7 @@ def fill(api, kernel, queue, address, value, n=1024):
 
 def refused(name, call, *arguments):
     """Expect a call to give this code; return the message."""
-    try:
+    with pytest.raises(ApiError) as raised:
         call(*arguments)
-    except ApiError as error:
-        assert error.name == name, error
-        return error.message
-    raise AssertionError(f"expected {name}, got MS_OK")
+    assert raised.value.name == name, raised.value
+    return raised.value.message

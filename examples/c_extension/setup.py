@@ -1,7 +1,8 @@
 """Build with ``pip install --no-build-isolation .``, in an environment that has madspace."""
 
-import madspace
 from setuptools import Extension, setup
+
+import madspace
 
 setup(
     name="madspace-example-c",

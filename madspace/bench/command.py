@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("benchmark", nargs="?", choices=(*NAMES, "all"), default="all", help="default: all")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the first GPU, the CPU where there is none")
     parser.add_argument("--cases", metavar="PATTERN,...", help="names of cases to measure, with * and ?")
-    parser.add_argument("--quick", action="store_true", help="few rounds, small cases")
+    parser.add_argument("--quick", action="store_true", help="few rounds, small cases, no other libraries")
     parser.add_argument("--rounds", type=_positive, metavar="N", help="rounds of samples, instead of the usual number")
     parser.add_argument("--seed", type=int, default=1, help="seed of random inputs (default: 1)")
     report = parser.add_argument_group("report")
@@ -32,11 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     report.add_argument("--results", metavar="FILE", help="report on this result instead of measuring")
     others = parser.add_argument_group("other implementations")
-    others.add_argument("--peers", metavar="NAME,...", help='libraries to measure where installed; "" for none')
+    others.add_argument("--peers", metavar="NAME,...", help='libraries to measure where installed: all, none with --quick')
     others.add_argument("--upstream-python", metavar="PATH", help="interpreter with PyPI's madspace 0.2.1 (phasespace)")
     single = parser.add_argument_group("kda and workspace")
     single.add_argument("--gates", metavar="NAME,...", default="fast,slow", help="default: fast,slow")
-    single.add_argument("--kinds", metavar="NAME,...", help="own and torch by default, where that is installed")
+    single.add_argument("--kinds", metavar="NAME,...", help="own, and torch where that is installed and not with --quick")
     for option, (default, quick) in COUNTS.items():
         single.add_argument(option, type=_positive, metavar="N", help=f"default: {default}, {quick} with --quick")
 
@@ -120,6 +120,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     from madspace.bench.terminal import Progress
 
     _check_names(options)
+    if options.quick:  # others take longer to import than everything to measure
+        options.peers = options.peers or ""
+        options.kinds = options.kinds or "own"
     if options.device is None:
         options.device = "cuda" if madspace.is_available() and madspace.device_count() else "cpu"
     origin = provenance(options.device)  # first, so that a missing driver is noticed and a broken one loses nothing

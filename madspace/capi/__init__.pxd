@@ -198,14 +198,14 @@ cdef extern from "madspace/madspace.h" nogil:
         int (*alloc)(ms_device device, size_t nbytes, ms_stream stream, void** ptr) noexcept nogil
         int (*free)(ms_device device, void* ptr, ms_stream stream) noexcept nogil
         int (*copy)(ms_device device, void* target, const void* source, size_t nbytes,
-            ms_stream stream) noexcept nogil
+                    ms_stream stream) noexcept nogil
         int (*fill)(ms_device device, void* target, int value, size_t nbytes, ms_stream stream) noexcept nogil
         int (*workspace_create)(ms_device device, size_t nbytes, ms_stream stream,
-            ms_workspace* workspace) noexcept nogil
+                                ms_workspace* workspace) noexcept nogil
         int (*workspace_from_object)(PyObject* object_, ms_workspace* workspace) noexcept nogil
         int (*workspace_size)(ms_workspace workspace, size_t* nbytes) noexcept nogil
         int (*workspace_check)(ms_workspace workspace, ms_device device, size_t nbytes, size_t alignment,
-            ms_stream stream) noexcept nogil
+                               ms_stream stream) noexcept nogil
         int (*workspace_begin)(ms_workspace workspace, ms_stream stream, void** ptr) noexcept nogil
         int (*workspace_end)(ms_workspace workspace, ms_stream stream) noexcept nogil
         int (*workspace_release)(ms_workspace workspace) noexcept nogil
@@ -217,7 +217,7 @@ cdef extern from "madspace/madspace.h" nogil:
         int (*kernel_load)(ms_kernel kernel, ms_device device) noexcept nogil
         int (*kernel_allow_shared)(ms_kernel kernel, ms_device device, unsigned int nbytes) noexcept nogil
         int (*kernel_launch)(ms_kernel kernel, const unsigned int* grid, const unsigned int* block,
-            unsigned int shared, ms_stream stream, void** params) noexcept nogil
+                             unsigned int shared, ms_stream stream, void** params) noexcept nogil
         int (*kernel_release)(ms_kernel kernel) noexcept nogil
         int (*capture_begin)(ms_stream stream, ms_capture* capture) noexcept nogil
         int (*capture_end)(ms_capture capture, ms_graph* graph) noexcept nogil
@@ -226,26 +226,26 @@ cdef extern from "madspace/madspace.h" nogil:
         int (*graph_launch)(ms_graph graph, ms_stream stream) noexcept nogil
         int (*graph_release)(ms_graph graph) noexcept nogil
         int (*kda_workspace_size)(int64_t tokens, int64_t value_heads, int64_t sequences,
-            size_t* nbytes) noexcept nogil
+                                  size_t* nbytes) noexcept nogil
         int (*kda_forward)(ms_device device, const ms_kda_args* args, ms_stream stream) noexcept nogil
         int (*program_from_object)(PyObject* object_, ms_program* program) noexcept nogil
         int (*program_from_bytes)(const void* bytes, size_t nbytes, ms_program* program) noexcept nogil
         int (*program_counts)(ms_program program, int* n_inputs, int* n_outputs) noexcept nogil
         int (*program_describe)(ms_program program, int is_output, int index,
-            ms_program_argument* argument) noexcept nogil
+                                ms_program_argument* argument) noexcept nogil
         int (*program_run)(ms_program program, ms_device device, int64_t batch, const ms_program_array* inputs,
-            const ms_program_array* outputs, ms_stream stream) noexcept nogil
+                           const ms_program_array* outputs, ms_stream stream) noexcept nogil
         int (*program_release)(ms_program program) noexcept nogil
         int (*dlpack_from_object)(PyObject* array, ms_device device, ms_stream stream,
-            DLManagedTensorVersioned** managed) noexcept nogil
+                                  DLManagedTensorVersioned** managed) noexcept nogil
         int (*dlpack_to_object)(DLManagedTensorVersioned* managed, PyObject** tensor) noexcept nogil
         int (*dlpack_wrap)(const ms_dlpack_view* view, void* owner, void (*release)(void*) noexcept nogil,
-            DLManagedTensorVersioned** managed) noexcept nogil
+                           DLManagedTensorVersioned** managed) noexcept nogil
         int (*dlpack_describe)(const DLManagedTensorVersioned* managed, ms_dlpack_view* view) noexcept nogil
         int (*dlpack_release)(DLManagedTensorVersioned* managed) noexcept nogil
         int (*kernel_launch_cluster)(ms_kernel kernel, const unsigned int* grid, const unsigned int* block,
-            const unsigned int* cluster, int cooperative, unsigned int shared, ms_stream stream,
-            void** params) noexcept nogil
+                                     const unsigned int* cluster, int cooperative, unsigned int shared,
+                                     ms_stream stream, void** params) noexcept nogil
         int (*is_alive)() noexcept nogil
 
     # What the header says of each holds here, too: codes, and no exceptions.
@@ -286,7 +286,7 @@ cdef extern from "madspace/madspace.h" nogil:
     int ms_workspace_from_object(PyObject* object_, ms_workspace* workspace)
     int ms_workspace_size(ms_workspace workspace, size_t* nbytes)
     int ms_workspace_check(ms_workspace workspace, ms_device device, size_t nbytes, size_t alignment,
-        ms_stream stream)
+                           ms_stream stream)
     int ms_workspace_begin(ms_workspace workspace, ms_stream stream, void** ptr)
     int ms_workspace_end(ms_workspace workspace, ms_stream stream)
     int ms_workspace_release(ms_workspace workspace)
@@ -298,7 +298,7 @@ cdef extern from "madspace/madspace.h" nogil:
     int ms_kernel_load(ms_kernel kernel, ms_device device)
     int ms_kernel_allow_shared(ms_kernel kernel, ms_device device, unsigned int nbytes)
     int ms_kernel_launch(ms_kernel kernel, const unsigned int* grid, const unsigned int* block, unsigned int shared,
-        ms_stream stream, void** params)
+                         ms_stream stream, void** params)
     int ms_kernel_release(ms_kernel kernel)
     int ms_capture_begin(ms_stream stream, ms_capture* capture)
     int ms_capture_end(ms_capture capture, ms_graph* graph)
@@ -313,14 +313,15 @@ cdef extern from "madspace/madspace.h" nogil:
     int ms_program_counts(ms_program program, int* n_inputs, int* n_outputs)
     int ms_program_describe(ms_program program, int is_output, int index, ms_program_argument* argument)
     int ms_program_run(ms_program program, ms_device device, int64_t batch, const ms_program_array* inputs,
-        const ms_program_array* outputs, ms_stream stream)
+                       const ms_program_array* outputs, ms_stream stream)
     int ms_program_release(ms_program program)
     int ms_dlpack_from_object(PyObject* array, ms_device device, ms_stream stream, DLManagedTensorVersioned** managed)
     int ms_dlpack_to_object(DLManagedTensorVersioned* managed, PyObject** tensor)
     int ms_dlpack_wrap(const ms_dlpack_view* view, void* owner, void (*release)(void*) noexcept nogil,
-        DLManagedTensorVersioned** managed)
+                       DLManagedTensorVersioned** managed)
     int ms_dlpack_describe(const DLManagedTensorVersioned* managed, ms_dlpack_view* view)
     int ms_dlpack_release(DLManagedTensorVersioned* managed)
     int ms_kernel_launch_cluster(ms_kernel kernel, const unsigned int* grid, const unsigned int* block,
-        const unsigned int* cluster, int cooperative, unsigned int shared, ms_stream stream, void** params)
+                                 const unsigned int* cluster, int cooperative, unsigned int shared, ms_stream stream,
+                                 void** params)
     int ms_is_alive()

@@ -169,7 +169,8 @@ cdef int info(ms_device device, int what, int64_t* value) noexcept nogil:
     if not 0 <= what < N_FACTS:
         return write_failure(failure(), MS_ERROR_ARGUMENT, "what: expected an MS_DEVICE_INFO_ number, got %d", what)
     if is_cpu(found) and what > MS_DEVICE_INFO_ID:
-        return write_failure(failure(), MS_ERROR_UNSUPPORTED, "what: expected the kind or the number of the CPU, got %d",
+        return write_failure(failure(), MS_ERROR_UNSUPPORTED, "what: expected the kind or the number of the CPU, got "
+                             "%d",
                              what)
     value[0] = facts_of(found).info[what]
     return 0

@@ -54,19 +54,19 @@ cdef int check_view(const ms_dlpack_view* view) noexcept nogil:
     cdef int64_t count = 1
     if view.device_kind != MS_DEVICE_CUDA and (view.device_kind != MS_DEVICE_CPU or view.device_id != 0) or \
             view.device_id < 0:
-        return write_failure(failure(), MS_ERROR_ARGUMENT, "view: expected MS_DEVICE_CPU (1) and 0, or MS_DEVICE_CUDA (2) "
-                             "and a number, got %d and %d", view.device_kind, view.device_id)
+        return write_failure(failure(), MS_ERROR_ARGUMENT, "view: expected MS_DEVICE_CPU (1) and 0, or MS_DEVICE_CUDA "
+                             "(2) and a number, got %d and %d", view.device_kind, view.device_id)
     if not (0 <= view.code <= 255 and 0 <= view.bits <= 255 and is_known(<uint8_t>view.code, <uint8_t>view.bits)):
-        return write_failure(failure(), MS_ERROR_DTYPE, "view: expected a known element type, got DLPack type code %d with "
-                             "%d bits", view.code, view.bits)
+        return write_failure(failure(), MS_ERROR_DTYPE, "view: expected a known element type, got DLPack type code %d "
+                             "with %d bits", view.code, view.bits)
     if not 0 <= view.ndim <= MAX_NDIM or (view.ndim > 0 and view.shape == NULL):
         return write_failure(failure(), MS_ERROR_SHAPE, "view: expected 0 to %d dimensions and their lengths, got %d",
                              <int>MAX_NDIM, view.ndim)
     for i in range(view.ndim):
         if view.shape[i] < 0 or product_overflows(count, view.shape[i] if view.shape[i] > 0 else 1, &count) or \
                 count > (1LL << 58):
-            return write_failure(failure(), MS_ERROR_SHAPE, "view: expected lengths of 0 and more that 64 bits can count, "
-                                 "got %lld", <long long>view.shape[i])
+            return write_failure(failure(), MS_ERROR_SHAPE, "view: expected lengths of 0 and more that 64 bits can "
+                                 "count, got %lld", <long long>view.shape[i])
         if view.strides != NULL and view.strides[i] < 0:
             return write_failure(failure(), MS_ERROR_SHAPE, "view: expected strides of 0 and more, got %lld",
                                  <long long>view.strides[i])

@@ -65,8 +65,8 @@ cdef int create(ms_device device, int flags, ms_event* event) noexcept nogil:
     if found == NULL:
         return failure().status
     if is_cpu(found):
-        return write_failure(failure(), MS_ERROR_UNSUPPORTED, "device: expected a CUDA device, got the CPU, which has no "
-                             "streams and events")
+        return write_failure(failure(), MS_ERROR_UNSUPPORTED, "device: expected a CUDA device, got the CPU, which has "
+                             "no streams and events")
     if event == NULL:
         return write_failure(failure(), MS_ERROR_ARGUMENT, "event: expected an address, got NULL")
     if flags & ~MS_EVENT_TIMING:

@@ -11,7 +11,7 @@ from madspace.core cimport _plain as plain
 from madspace.core.capture cimport Capture
 from madspace.core.graph_exec cimport GraphExec
 
-from madspace.core.capture import capture
+from madspace.core.capture import capture as new_capture
 
 
 cdef int add_graphs(ms_api* table) noexcept:
@@ -51,7 +51,7 @@ cdef int begin(ms_stream stream, ms_capture* capture) noexcept nogil:
 cdef int py_begin(Object* stream, ms_capture* handle) noexcept with gil:
     cdef Capture begun
     try:
-        begun = capture(stream_object(stream))
+        begun = new_capture(stream_object(stream))
         begun.begin()
         handle[0] = <ms_capture>hand_out(new_object(begun), kCapture)
         return 0

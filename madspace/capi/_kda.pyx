@@ -126,11 +126,11 @@ cdef int check_memory(Call* call, const ms_kda_args* x, bint on_gpu) noexcept no
                              "bits can count")
     if x.workspace != NULL:
         if x.workspace_nbytes < needed:
-            return write_failure(failure(), MS_ERROR_WORKSPACE, "workspace: too small: expected at least %llu bytes, got "
-                                 "%zu", <unsigned long long>needed, x.workspace_nbytes)
+            return write_failure(failure(), MS_ERROR_WORKSPACE, "workspace: too small: expected at least %llu bytes, "
+                                 "got %zu", <unsigned long long>needed, x.workspace_nbytes)
         if <uintptr_t>x.workspace % alignment:
-            return write_failure(failure(), MS_ERROR_WORKSPACE, "workspace: expected an address aligned to %d bytes, got "
-                                 "%p", <int>alignment, x.workspace)
+            return write_failure(failure(), MS_ERROR_WORKSPACE, "workspace: expected an address aligned to %d bytes, "
+                                 "got %p", <int>alignment, x.workspace)
     describe_all(call, x)
     if find_overlap(call, <char*>x.workspace, needed, &which, &other):
         return write_failure(failure(), MS_ERROR_ARGUMENT, "%s: expected memory of its own, got memory shared with %s",
@@ -154,7 +154,8 @@ cdef int plan_call(Object* device, Object* stream, HostCall* call, Plan* plan, v
     if ready:
         plan[0] = make_plan(call.args, call.channels, where.n_processors, where.shared_limit, where.capability)
         if plan.problem != NULL:
-            return write_failure(failure(), MS_ERROR_SHAPE, "args: expected sizes that fit one launch, got too large a %s",
+            return write_failure(failure(), MS_ERROR_SHAPE, "args: expected sizes that fit one launch, got too large a "
+                                 "%s",
                                  plan.problem)
         for i in range(plan.n_launches):
             kernel = loaded_of(where, call.channels, <int>plan.launch[i].kernel)
@@ -259,8 +260,8 @@ cdef int workspace_size(int64_t tokens, int64_t value_heads, int64_t sequences, 
     if nbytes == NULL:
         return write_failure(failure(), MS_ERROR_ARGUMENT, "nbytes: expected an address, got NULL")
     if tokens < 0 or value_heads < 0 or sequences < 0:
-        return write_failure(failure(), MS_ERROR_ARGUMENT, "tokens, value_heads, sequences: expected 0 or more, got %lld, "
-                             "%lld and %lld", <long long>tokens, <long long>value_heads, <long long>sequences)
+        return write_failure(failure(), MS_ERROR_ARGUMENT, "tokens, value_heads, sequences: expected 0 or more, got "
+                             "%lld, %lld and %lld", <long long>tokens, <long long>value_heads, <long long>sequences)
     needed = workspace_bytes(tokens, value_heads, sequences)
     if needed == 0:
         return write_failure(failure(), MS_ERROR_SHAPE, "tokens, value_heads, sequences: expected sizes whose bytes 64 "

@@ -78,8 +78,8 @@ cdef int check_shape(const unsigned int* grid, const unsigned int* block, const 
     for i in range(3):
         if not 1 <= grid[i] <= (<unsigned int>MAX_GRID_X if i == 0 else <unsigned int>MAX_GRID_YZ):
             return write_failure(
-                failure(), MS_ERROR_ARGUMENT, "grid: expected numbers from 1 to (2147483647, 65535, 65535), got (%u, %u, "
-                "%u)", grid[0], grid[1], grid[2])
+                failure(), MS_ERROR_ARGUMENT, "grid: expected numbers from 1 to (2147483647, 65535, 65535), got (%u, "
+                "%u, %u)", grid[0], grid[1], grid[2])
         if not 1 <= block[i] <= (<unsigned int>MAX_BLOCK_Z if i == 2 else <unsigned int>MAX_THREADS):
             return write_failure(
                 failure(), MS_ERROR_ARGUMENT, "block: expected numbers from 1 to (1024, 1024, 64), got (%u, %u, %u)",
@@ -93,8 +93,8 @@ cdef int check_shape(const unsigned int* grid, const unsigned int* block, const 
         for i in range(3):
             if not 1 <= cluster[i] <= MAX_CLUSTER or grid[i] % cluster[i] != 0:
                 return write_failure(
-                    failure(), MS_ERROR_ARGUMENT, "cluster: expected divisors of the grid, at most 16 blocks, got (%u, %u, "
-                    "%u)", cluster[0], cluster[1], cluster[2])
+                    failure(), MS_ERROR_ARGUMENT, "cluster: expected divisors of the grid, at most 16 blocks, got (%u, "
+                    "%u, %u)", cluster[0], cluster[1], cluster[2])
         if cluster[0] * cluster[1] * cluster[2] > MAX_CLUSTER:
             return write_failure(failure(), MS_ERROR_ARGUMENT, "cluster: expected at most 16 blocks, got (%u, %u, %u)",
                                  cluster[0], cluster[1], cluster[2])
@@ -141,8 +141,9 @@ cdef int queue(ms_kernel kernel, const unsigned int* grid, const unsigned int* b
     shape.shared, shape.cooperative = shared, cooperative
     code = plain.launch(on.context, function, &shape, on.native, params)
     if code != 0:
-        snprintf(detail, DETAIL_LENGTH, "kernel %.100s, grid (%u, %u, %u), block (%u, %u, %u), %u bytes of dynamic shared "
-                 "memory", <const char*>found.more[1], grid[0], grid[1], grid[2], block[0], block[1], block[2], shared)
+        snprintf(detail, DETAIL_LENGTH, "kernel %.100s, grid (%u, %u, %u), block (%u, %u, %u), %u bytes of dynamic "
+                 "shared memory", <const char*>found.more[1], grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                 shared)
         return driver_failed(code, "cuLaunchKernel", detail)
     return 0 if n_recordings == 0 else keep(found, on)
 
@@ -184,8 +185,8 @@ cdef int py_keep(Object* kernel, Object* stream) noexcept with gil:
 cdef int load_module(const void* image, size_t nbytes, const char* name, ms_module* module) noexcept nogil:
     cdef Section section
     if image == NULL or nbytes == 0 or module == NULL:
-        return write_failure(failure(), MS_ERROR_ARGUMENT, "image, nbytes, module: expected device code and an address, "
-                             "got %zu bytes at %p", nbytes, image)
+        return write_failure(failure(), MS_ERROR_ARGUMENT, "image, nbytes, module: expected device code and an "
+                             "address, got %zu bytes at %p", nbytes, image)
     if not enter(sections, &section):
         return refused()
     return leave(sections, &section, py_load_module(image, nbytes, name, module))

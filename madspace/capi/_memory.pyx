@@ -122,8 +122,8 @@ cdef int free_on(Object* device, void* ptr, Object* stream) noexcept nogil:
     cdef Block block
     cdef int code = 0
     if not the_blocks.take(ptr, device.device, &block):
-        return write_failure(failure(), MS_ERROR_ARGUMENT, "ptr: expected an address that ms_alloc() gave for this device "
-                             "and that was not freed, got %p", ptr)
+        return write_failure(failure(), MS_ERROR_ARGUMENT, "ptr: expected an address that ms_alloc() gave for this "
+                             "device and that was not freed, got %p", ptr)
     if is_cpu(device):
         host_free(ptr)
         return 0

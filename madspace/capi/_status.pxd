@@ -62,7 +62,8 @@ cdef int refused() noexcept nogil
 # The code and message of an exception; with the GIL held.
 cdef int caught(object error) noexcept
 
-# What a handle stands for; NULL, with failure().status and a message about `name`, where it is none of this kind, or its object was closed.
+# What a handle stands for; NULL, with failure().status and a message about `name`, where it is none of this kind, or
+# its object was closed.
 cdef Object* look_up(const void* handle, int kind, const char* name) noexcept nogil
 # A new handle for a Python object; with the GIL held. fill_in() goes between the two.
 cdef Object* new_object(object owner) except NULL

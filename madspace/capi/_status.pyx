@@ -4,7 +4,6 @@ import time
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
-from libcpp.atomic cimport atomic
 
 from madspace.capi cimport (
     MS_ERROR_ARGUMENT, MS_ERROR_CAPTURE, MS_ERROR_CLOSED, MS_ERROR_COMPILE, MS_ERROR_DEVICE, MS_ERROR_DRIVER,

@@ -12,7 +12,6 @@ from madspace.capi._status cimport (
 )
 from madspace.core cimport _plain as plain
 from madspace.core._lease cimport Hold
-from madspace.core.device cimport Device
 from madspace.core.event cimport order_streams
 from madspace.core.stream cimport Stream, as_stream, own_stream
 
@@ -72,8 +71,8 @@ cdef Object* find_gpu(ms_device device, void* out, const char* name) noexcept no
     if found == NULL:
         return NULL
     if is_cpu(found):
-        write_failure(failure(), MS_ERROR_UNSUPPORTED, "device: expected a CUDA device, got the CPU, which has no streams "
-                      "and events")
+        write_failure(failure(), MS_ERROR_UNSUPPORTED, "device: expected a CUDA device, got the CPU, which has no "
+                      "streams and events")
         return NULL
     if out == NULL:
         write_failure(failure(), MS_ERROR_ARGUMENT, "%s: expected an address, got NULL", name)

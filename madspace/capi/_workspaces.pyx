@@ -52,8 +52,8 @@ cdef int find_use(ms_workspace workspace, ms_stream stream, Object** found, Obje
     if on[0] == NULL:
         return failure().status
     if on[0].device != found[0].device:
-        return write_failure(failure(), MS_ERROR_DEVICE, "stream: expected one of device %d, the workspace's, got one of "
-                             "device %d", found[0].device, on[0].device)
+        return write_failure(failure(), MS_ERROR_DEVICE, "stream: expected one of device %d, the workspace's, got one "
+                             "of device %d", found[0].device, on[0].device)
     return 0
 
 

@@ -35,10 +35,22 @@ cdef class Intake:
     cdef int locate(self, object first, str name) except -1
     cdef int choose(self, object stream, object first) except -1
     cdef int take(self, Operand* operand, object array, str name, bint write) except -1
+    # take() of all arrays of a call that is known to be right: tensors or None, those that are written last.
+    cdef int take_known(self, tuple arrays, int n_inputs) except -1
     cdef int before(self) except -1
     cdef int after(self) except -1
     cdef int order(self, list tensors, bint write) except -1
     cdef object note(self, list tensors, bint write, object error)     # the first error so far, None for none
+
+
+# What an array reaches over: [low, high), empty for one without elements.
+cdef struct Range:
+    char* low
+    char* high
+
+
+cdef inline bint meet(const Range* a, const Range* b) noexcept nogil:
+    return a.low < b.high and b.low < a.high
 
 
 # Whether two outputs, or an input and an output, share bytes. a and b are ranges of rows, `*_width` bytes each and

@@ -7,6 +7,7 @@ import numpy as np
 from madspace.errors import DeviceMismatchError, MadspaceError
 
 from cpython.exc cimport PyErr_Clear, PyErr_Occurred
+from cpython.list cimport PyList_GET_SIZE
 from cpython.ref cimport Py_DECREF, PyObject
 from libc.stdint cimport int32_t, int64_t
 
@@ -19,9 +20,12 @@ from madspace.core.device cimport get_device
 from madspace.core.dlpack cimport (
     DLTensor, ExchangeTable, ManagedTensor, exchange_table, export_managed, framework_stream, import_array,
 )
-from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream, as_stream, own_stream
 from madspace.core.tensor cimport Tensor
+
+
+cdef extern from "Python.h":
+    PyObject** PySequence_Fast_ITEMS(object items)
 
 
 cdef str device_name(int32_t device_type, int32_t device_id):
@@ -97,6 +101,14 @@ cdef class Intake:
         self.reads_ = []
         self.writes_ = []
 
+    cdef int take_known(self, tuple arrays, int n_inputs) except -1:
+        cdef int i = 0
+        for array in arrays:
+            if array is not None:
+                (self.reads_ if i < n_inputs else self.writes_).append(array)
+            i += 1
+        return 0
+
     cdef int before(self) except -1:
         """Make the stream wait, on the device, for earlier writers of the inputs and earlier users of the outputs."""
         if self.stream is None:
@@ -109,10 +121,12 @@ cdef class Intake:
 
     cdef int order(self, list tensors, bint write) except -1:
         cdef Tensor tensor
-        for tensor in tensors:
-            if not at_home(tensor, self.stream):
+        cdef Py_ssize_t i
+        for i in range(PyList_GET_SIZE(tensors)):
+            if not at_home(PySequence_Fast_ITEMS(tensors)[i], self.stream):
                 if self.work_ is None:
                     self.work_ = work_on(self.stream)
+                tensor = tensors[i]
                 tensor.before_in(self.work_, write)
         return 0
 
@@ -129,23 +143,25 @@ cdef class Intake:
 
     cdef object note(self, list tensors, bint write, object error):
         cdef Tensor tensor
-        for tensor in tensors:
-            if n_recordings == 0 and at_home(tensor, self.stream):
+        cdef Py_ssize_t i
+        for i in range(PyList_GET_SIZE(tensors)):
+            if n_recordings == 0 and at_home(PySequence_Fast_ITEMS(tensors)[i], self.stream):
                 continue
             try:
                 if self.work_ is None:
                     self.work_ = work_on(self.stream)
+                tensor = tensors[i]
                 tensor.after_in(self.work_, write)
             except Exception as failure:        # the others are used all the same
                 error = error or failure
         return error
 
 
-cdef inline bint at_home(Tensor tensor, Stream stream) noexcept:
-    """Tell whether memory has never left its own stream, where everything is in order."""
-    cdef Buffer buffer = tensor.buffer_
-    return (buffer is not None and buffer.stream is stream and buffer.uses_ is None and buffer.writer_ is stream
-            and not buffer.closed_)
+cdef inline bint at_home(PyObject* tensor, Stream stream) noexcept:
+    """Tell whether a tensor's memory has never left its own stream, where everything is in order."""
+    return ((<Tensor>tensor).buffer_ is not None and (<Tensor>tensor).buffer_.stream is stream
+            and (<Tensor>tensor).buffer_.uses_ is None and (<Tensor>tensor).buffer_.writer_ is stream
+            and not (<Tensor>tensor).buffer_.closed_)
 
 
 cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t a_width,

@@ -1,6 +1,6 @@
-# Driver calls for code that may have no interpreter: handles are plain pointers, results are the driver's codes, nothing
-# is raised and the Python layer is never entered. The context is made current for the call. Once the gate is shut, and
-# before resolve_plain(), the code is that of a driver that is not there (see _teardown.state() for the reason).
+# Driver calls for code that may have no interpreter: handles are plain pointers, results are the driver's codes,
+# nothing is raised and the Python layer is never entered. The context is made current for the call. Once the gate is
+# shut the code is that of a driver that is not there; _teardown.state() has the reason.
 from libc.stdint cimport uint64_t
 
 from madspace.core._shape cimport Shape
@@ -14,13 +14,15 @@ cdef const char* error_text(int code) noexcept nogil
 
 cdef int context_synchronize(void* context) noexcept nogil
 
-cdef int stream_synchronize(void* context, void* stream) noexcept nogil     # 900 while it is captured, as the next two
+# 900 while it is captured, the next one likewise.
+cdef int stream_synchronize(void* context, void* stream) noexcept nogil
 cdef int stream_query(void* context, void* stream) noexcept nogil           # 600: not yet
-# What the event recorded last, if anything, was in the capture of that id, 0 for none. 905 where the stream is in another
-# capture, which goes on; 907 for an event of one that is over.
+# What the event recorded last, if anything, was in the capture of that id, 0 for none. 905 where the stream is in
+# another capture, which goes on; 907 for an event of one that is over.
 cdef int stream_wait_event(void* context, void* stream, void* event, bint recorded, uint64_t capture) noexcept nogil
 
-cdef int event_record(void* context, void* event, void* stream, uint64_t* capture) noexcept nogil   # and in which capture
+# capture: in which one that was.
+cdef int event_record(void* context, void* event, void* stream, uint64_t* capture) noexcept nogil
 cdef int event_query(void* context, void* event) noexcept nogil
 cdef int event_synchronize(void* context, void* event) noexcept nogil
 cdef int event_elapsed(void* context, void* start, void* end, float* ms) noexcept nogil

@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from madspace.core._dlpack_abi cimport DLTensor
 from madspace.core._uses cimport Work
@@ -22,6 +22,7 @@ cdef class Tensor:
     cdef bint readonly_
     cdef Buffer buffer_          # our own device memory, else None
     cdef object owner_           # whatever else keeps data_ alive (NumPy array, foreign managed tensor, host block)
+    cdef uint64_t serial_        # of no other tensor of this process, never 0
     cdef object __weakref__
 
     # Of the same memory, its first element `offset` elements from this one's.

@@ -339,11 +339,15 @@ cdef int refuse_shape(int ndim, const int64_t* shape) except -1:
     raise ShapeError(f"shape: expected lengths of 0 and more that make fewer than 2**63 bytes, got {lengths}")
 
 
+cdef uint64_t last_serial = 0
+
+
 cdef Tensor make_tensor(Buffer buffer, object owner, void* data, int32_t device_type, int32_t device_id,
                         uint8_t code, uint8_t bits, int ndim, const int64_t* shape, const int64_t* strides,
                         bint readonly):
     if ndim < 0 or ndim > MAX_NDIM:
         raise ShapeError(f"ndim: expected 0 to {MAX_NDIM} dimensions, got {ndim}")
+    global last_serial
     cdef Tensor tensor = Tensor.__new__(Tensor)
     cdef int64_t count = 1
     cdef int64_t reach = bits // 8
@@ -368,6 +372,8 @@ cdef Tensor make_tensor(Buffer buffer, object owner, void* data, int32_t device_
     tensor.readonly_ = readonly
     tensor.buffer_ = buffer
     tensor.owner_ = owner
+    last_serial += 1
+    tensor.serial_ = last_serial
     return tensor
 
 

@@ -23,7 +23,7 @@ struct PreparedPlace {
 };
 
 struct Prepared {
-    Program program;  // without columns
+    Program program = {};  // without columns
     std::vector<PreparedArray> inputs, outputs;
 };
 

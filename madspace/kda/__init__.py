@@ -29,7 +29,9 @@ Numerics
 --------
 States are carried in float32 whatever their dtype outside is, and are rounded once, when they are written. The CPU
 computes in float32 throughout. The GPU's products have bfloat16 factors and float32 sums; chunks are inverted in
-float32, by substitution, so that repeated keys do no harm.
+float32, by substitution, so that repeated keys do no harm. Against the recurrence in float64, in relative L2, an output
+is off by 1.8e-3 where gates forget within some tokens (its own rounding is most of that) and by up to 4.2e-3 where they
+keep nearly everything; a final state by 2e-3 and 3.1e-3.
 
 What bad input does
 -------------------

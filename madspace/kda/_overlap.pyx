@@ -2,14 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from madspace.core._operand cimport Operand
+from madspace.core._operand cimport Operand, Range, meet
 from madspace.kda._check cimport FINAL_STATE, INITIAL_STATE, N_ARRAYS, N_INPUTS, NAMES, Call
-
-
-# What an array reaches over: [low, high), empty for one without elements.
-cdef struct Range:
-    char* low
-    char* high
 
 
 cdef int refuse_overlaps(Call* call, char* scratch, size_t nbytes) except -1:
@@ -66,10 +60,6 @@ cdef inline Range range_of(Operand* x) noexcept nogil:
     result.low = x.data + low * (x.bits >> 3)
     result.high = x.data + high * (x.bits >> 3)
     return result
-
-
-cdef inline bint meet(Range* a, Range* b) noexcept nogil:
-    return a.low < b.high and b.low < a.high
 
 
 cdef bint touches(Operand* x, Range* other) noexcept nogil:

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy
 
-from madspace.core._operand cimport Intake, Operand, hand_over, rows_overlap
+from madspace.core._operand cimport Intake, Operand, Range, hand_over, meet, rows_overlap
 from madspace.core.device cimport Device
 from madspace.core.kernel cimport Kernel
 from madspace.core.memory cimport Buffer, allocate
@@ -25,6 +25,15 @@ cdef enum:
     SMALL_BATCH = 65536          # below it small blocks spread the events over all multiprocessors
     MAX_BATCH = 137438953408     # (2^31 - 1) * SMALL_BLOCK: the largest grid, far below any overflow in bytes
     OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
+
+
+cdef inline Range reach_of(Operand* x, int64_t n, int64_t width) noexcept:
+    """What n rows of some numbers reach over; one row where all events share it."""
+    cdef Range result
+    cdef int64_t last = 0 if x.strides[0] == 0 else 8 * (n - 1) * x.strides[0]
+    result.low = x.data + (last if last < 0 else 0)
+    result.high = x.data + (last if last > 0 else 0) + 8 * width
+    return result
 
 
 cdef class EventOp:
@@ -145,29 +154,41 @@ cdef class EventOp:
         cdef int64_t width
         cdef Operand* x
         cdef Operand* y
+        cdef Range reaches[MAX_OPERANDS]
+        cdef Range mine
+        cdef int n_before
         if out is None:
             for i in range(self.n_outputs_):
                 operands[self.n_inputs_ + i].data = NULL
             return [None] * self.n_outputs_
+        for i in range(self.n_inputs_):
+            reaches[i] = reach_of(&operands[i], n, 1)
         results = listed(out, "out")
         if len(results) != self.n_outputs_:
             raise ShapeError(f"out: expected {self.n_outputs_} entries ({', '.join(self.output_names)}), "
                              f"got {len(results)}")
         for i in range(self.n_outputs_):
-            x = &operands[self.n_inputs_ + i]
+            n_before = self.n_inputs_ + i
+            x = &operands[n_before]
             x.data = NULL
+            reaches[n_before].low = reaches[n_before].high = NULL
             if results[i] is None:
                 continue
             name = self.out_labels_[i]
             intake.take(x, results[i], name, True)
             width = self.width(i)
             self.check_output(x, name, n, width, intake.device is not None)
-            for k in range(self.n_inputs_ + i):
+            if n == 0:
+                continue
+            mine = reach_of(x, n, width)
+            reaches[n_before] = mine
+            for k in range(n_before):
+                if not meet(&reaches[k], &mine):
+                    continue
                 y = &operands[k]
-                if y.data != NULL and n > 0 and rows_overlap(
-                        y.data, 1 if y.strides[0] == 0 else n, 8 * y.strides[0],
-                        8 * (1 if k < self.n_inputs_ else self.width(k - self.n_inputs_)),
-                        x.data, n, 8 * x.strides[0], 8 * width):
+                if rows_overlap(y.data, 1 if y.strides[0] == 0 else n, 8 * y.strides[0],
+                                8 * (1 if k < self.n_inputs_ else self.width(k - self.n_inputs_)),
+                                x.data, n, 8 * x.strides[0], 8 * width):
                     other = self.input_names[k] if k < self.n_inputs_ else self.out_labels_[k - self.n_inputs_]
                     raise ValueError(f"{name}: expected memory of its own, got memory shared with {other}")
         return results

@@ -9,7 +9,9 @@ from libcpp.vector cimport vector
 from madspace.core._operand cimport Intake, Operand, hand_over, rows_overlap
 from madspace.core.memory cimport Buffer, allocate
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
-from madspace.phasespace._program_plan cimport Launcher, Layout, OnDevice, Plan, kLargeProgram, kSmallProgram
+from madspace.phasespace._program_plan cimport (
+    MAX_BATCH, SMALL_BATCH, LaidOut, Launcher, OnDevice, Plan, kLargeProgram, kSmallProgram, lay_out,
+)
 
 from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
 
@@ -18,8 +20,6 @@ cdef enum:
     CODE_INT = 0
     CODE_FLOAT = 2
     DEVICE_CUDA = 2
-    SMALL_BATCH = 65536          # below it small blocks spread the events over all multiprocessors
-    MAX_BATCH = 68719476704      # (2^31 - 1) * 32: the largest grid, far below any overflow in bytes
     OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
 
 
@@ -360,14 +360,14 @@ cdef class ProgramOp:
         cdef char* args = <char*>small
         cdef void* params[1]
         cdef Launcher* launcher = &here.small if n < SMALL_BATCH else &here.large
-        cdef Layout layout = here.layout
+        cdef LaidOut* layout = &here.layout.it
         cdef int pushed
         if layout.nbytes > <size_t>kSmallProgram:
             large.resize(kLargeProgram // 8)
             args = <char*>large.data()
         else:
             memset(small + layout.nbytes // 8, 0, sizeof(small) - layout.nbytes)
-        layout.lay_out(args, operands, n, seed, offset, launcher.block)
+        lay_out(layout, args, operands, n, seed, offset, launcher.block)
         params[0] = args
         pushed = intake.device.push()
         try:

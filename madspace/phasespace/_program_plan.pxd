@@ -49,6 +49,10 @@ cdef struct Column:
     uint64_t rows
 
 
+cdef enum:
+    SMALL_BATCH = 65536          # below it small blocks spread the events over all multiprocessors
+    MAX_BATCH = 68719476704      # (2^31 - 1) * 32: the largest grid, far below any overflow in bytes
+
 # Threads of a block, and their shared memory.
 cdef struct Launcher:
     int block
@@ -56,19 +60,25 @@ cdef struct Launcher:
 
 
 # A program as a kernel reads it, but for addresses, strides and the number of events.
+cdef cppclass LaidOut:
+    ProgramHead head
+    vector[uint32_t] code                # rows are numbers, not yet places
+    vector[char] is_row
+    vector[uint64_t] constants
+    vector[Column] columns[10]           # by section
+    size_t nbytes
+
+
 cdef class Layout:
-    cdef ProgramHead head
-    cdef vector[uint32_t] code           # rows are numbers, not yet places
-    cdef vector[char] is_row
-    cdef vector[uint64_t] constants
-    cdef vector[Column] columns[10]      # by section
-    cdef size_t nbytes
+    cdef LaidOut it
     cdef int n_rows
     cdef int add_code(self, code, constants) except -1
     cdef void add_word(self, uint32_t word, bint is_row)
-    # Fills in what the kernel gets; operands without an address are numbers, whose bits are shape[0].
-    cdef void lay_out(self, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
-                      int block) noexcept
+
+
+# Fills in what the kernel gets; operands without an address are numbers, whose bits are shape[0].
+cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
+                  int block) noexcept nogil
 
 
 # How a program is launched on a device.

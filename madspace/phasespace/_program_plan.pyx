@@ -47,16 +47,16 @@ cdef class Layout:
                 column.rows = 0
                 for k, register in enumerate(given.registers):
                     column.rows |= <uint64_t>(register & 0xffff) << (16 * k)
-                self.columns[i].push_back(column)
-        at = (self.code.size() + 1) // 2
+                self.it.columns[i].push_back(column)
+        at = (self.it.code.size() + 1) // 2
         for i in range(kProgramSections):
-            self.head.section[i].at = at
-            self.head.section[i].n = self.constants.size() if i == kConstants else self.columns[i].size()
-            at += self.head.section[i].n * words_of(i)
-        self.nbytes = sizeof(ProgramHead) + 8 * at
-        if self.nbytes > <size_t>kLargeProgram:
+            self.it.head.section[i].at = at
+            self.it.head.section[i].n = self.it.constants.size() if i == kConstants else self.it.columns[i].size()
+            at += self.it.head.section[i].n * words_of(i)
+        self.it.nbytes = sizeof(ProgramHead) + 8 * at
+        if self.it.nbytes > <size_t>kLargeProgram:
             raise UnsupportedOpError(
-                f"function: expected at most {kLargeProgram} bytes of code and columns on a GPU, got {self.nbytes}")
+                f"function: expected at most {kLargeProgram} bytes of code and columns on a GPU, got {self.it.nbytes}")
 
     cdef int add_code(self, code, constants) except -1:
         cdef uint64_t bits
@@ -67,9 +67,9 @@ cdef class Layout:
                 f"function: expected at most {MAX_ROWS} values at once on a GPU, got {self.n_rows}")
         for number in constants:
             memcpy(&bits, &number, 8)
-            self.constants.push_back(bits)
+            self.it.constants.push_back(bits)
         table = op_table()
-        self.head.n_steps = len(code)
+        self.it.head.n_steps = len(code)
         for step in code:
             if isinstance(step, Store):
                 if step.column > <int>kMaxProgramValues:
@@ -88,56 +88,56 @@ cdef class Layout:
         return 0
 
     cdef void add_word(self, uint32_t word, bint is_row):
-        self.code.push_back(word)
-        self.is_row.push_back(is_row)
+        self.it.code.push_back(word)
+        self.it.is_row.push_back(is_row)
 
-    cdef void lay_out(self, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
-                      int block) noexcept:
-        """Fill in what the kernel gets."""
-        cdef ProgramHead* head = <ProgramHead*>args
-        cdef uint64_t* body = <uint64_t*>(args + sizeof(ProgramHead))
-        cdef uint32_t* code = <uint32_t*>body
-        cdef uint64_t* word
-        cdef const Column* column
-        cdef Operand* x
-        cdef size_t i
-        cdef int section, k
-        cdef int64_t place, itemsize, apart
-        head[0] = self.head
-        head.n, head.offset = n, offset
-        if self.columns[<int>kDraws].size() > 0:
-            head.keys = philox_keys(seed)
-        for i in range(self.code.size()):
-            code[i] = self.code[i] * <uint32_t>(8 * block) if self.is_row[i] else self.code[i]
-        if self.constants.size() > 0:
-            memcpy(body + self.head.section[<int>kConstants].at, self.constants.data(), 8 * self.constants.size())
-        word = body + self.head.section[<int>kDraws].at
-        for i in range(self.columns[<int>kDraws].size()):
-            column = &self.columns[<int>kDraws][i]
-            word[i] = <uint64_t>column.operand << 32 | column.rows
-        for section in range(kInputs, kDraws):
-            word = body + self.head.section[section].at
-            for i in range(self.columns[section].size()):
-                column = &self.columns[section][i]
-                x = operands + column.operand
-                if x.data == NULL:           # a number
-                    word[0], word[1], word[2] = 0, <uint64_t>x.shape[0], column.rows
-                    word += kColumnWords
-                    continue
-                itemsize = x.bits // 8
-                place = 0
-                for k in range(column.n_index):
-                    place += column.index[k] * x.strides[1 + k]
-                word[0] = <uint64_t>(x.data + place * itemsize)
-                word[1] = <uint64_t>(x.strides[0] * itemsize)
-                if section != kFourInputs and section != kFourOutputs:
-                    word[2] = column.rows
-                    word += kColumnWords
-                    continue
-                apart = x.strides[column.n_index] * itemsize
-                word[2] = 0 if apart == 8 and word[0] % 16 == 0 and word[1] % 16 == 0 else <uint64_t>apart
-                word[3] = column.rows
-                word += kFourWords
+
+cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
+                  int block) noexcept nogil:
+    cdef ProgramHead* head = <ProgramHead*>args
+    cdef uint64_t* body = <uint64_t*>(args + sizeof(ProgramHead))
+    cdef uint32_t* code = <uint32_t*>body
+    cdef uint64_t* word
+    cdef const Column* column
+    cdef Operand* x
+    cdef size_t i
+    cdef int section, k
+    cdef int64_t place, itemsize, apart
+    head[0] = layout.head
+    head.n, head.offset = n, offset
+    if layout.columns[<int>kDraws].size() > 0:
+        head.keys = philox_keys(seed)
+    for i in range(layout.code.size()):
+        code[i] = layout.code[i] * <uint32_t>(8 * block) if layout.is_row[i] else layout.code[i]
+    if layout.constants.size() > 0:
+        memcpy(body + layout.head.section[<int>kConstants].at, layout.constants.data(), 8 * layout.constants.size())
+    word = body + layout.head.section[<int>kDraws].at
+    for i in range(layout.columns[<int>kDraws].size()):
+        column = &layout.columns[<int>kDraws][i]
+        word[i] = <uint64_t>column.operand << 32 | column.rows
+    for section in range(kInputs, kDraws):
+        word = body + layout.head.section[section].at
+        for i in range(layout.columns[section].size()):
+            column = &layout.columns[section][i]
+            x = operands + column.operand
+            if x.data == NULL:           # a number
+                word[0], word[1], word[2] = 0, <uint64_t>x.shape[0], column.rows
+                word += kColumnWords
+                continue
+            itemsize = x.bits // 8
+            place = 0
+            for k in range(column.n_index):
+                place += column.index[k] * x.strides[1 + k]
+            word[0] = <uint64_t>(x.data + place * itemsize)
+            word[1] = <uint64_t>(x.strides[0] * itemsize)
+            if section != kFourInputs and section != kFourOutputs:
+                word[2] = column.rows
+                word += kColumnWords
+                continue
+            apart = x.strides[column.n_index] * itemsize
+            word[2] = 0 if apart == 8 and word[0] % 16 == 0 and word[1] % 16 == 0 else <uint64_t>apart
+            word[3] = column.rows
+            word += kFourWords
 
 
 cdef class Plan:
@@ -182,7 +182,7 @@ cdef class Plan:
         cdef int block = LARGE_BLOCK
         here.layout = Layout(self.program, self.output_shared, self.places, self.drawn, True)
         row = 8 * here.layout.n_rows
-        name = "program_small" if here.layout.nbytes <= <size_t>kSmallProgram else "program_large"
+        name = "program_small" if here.layout.it.nbytes <= <size_t>kSmallProgram else "program_large"
         here.kernel = shipped_module("program", device, stream).get(name)
         here.kernel.function_on(device, stream)
         resident = REGISTERS // here.kernel.attributes(device).registers

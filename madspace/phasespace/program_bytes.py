@@ -10,7 +10,7 @@ from madspace.phasespace.program import Program, ProgramArgument, ProgramStep
 __all__ = ["dumps", "loads"]
 
 FORMAT, VERSION = "madspace program", 1
-_DTYPES = {"float64": np.dtype(np.float64), "int32": np.dtype(np.int32)}
+_DTYPES: dict[str, Any] = {"float64": np.dtype(np.float64), "int32": np.dtype(np.int32)}
 
 
 def dumps(program: Program) -> bytes:

@@ -64,7 +64,14 @@ def test_latency(bench):
         assert f"| {name} " in done.stdout
     assert set(result["cases"]["push_and_pop_context"]) == {"c"}
     assert "c_api" not in result["left_out"], result["left_out"]["c_api"]
-    for name in ("launch", "launch_and_wait", "allocate_and_free_1_kib", "record_and_wait", "wait_event", "launch_graph"):
+    for name in (
+        "launch",
+        "launch_and_wait",
+        "allocate_and_free_1_kib",
+        "record_and_wait",
+        "wait_event",
+        "launch_graph",
+    ):
         assert set(result["cases"][name]) == {"c", "c_api", "madspace"}
         assert result["cases"][name]["c_api"]["ratio"] > 0
     assert set(result["cases"]["dlpack_in_numpy"]) == {"madspace"}

@@ -13,7 +13,7 @@
 #define TEXT_(a) #a
 #define TEXT(a) TEXT_(a)
 
-enum { kRounds = 200, kWords = 1024 };
+enum { kRounds = 200, kWords = 1024, kMaxThreads = 8 };
 
 /* What the threads work on; test_threads.py has the same fields. */
 typedef struct {
@@ -24,7 +24,7 @@ typedef struct {
     ms_graph graph;
     ms_program program;
     const ms_kda_args *kda_on_cpu, *kda_on_gpu;
-    const ms_program_array *inputs, *outputs;
+    const ms_program_array *inputs, *outputs, *inputs_on_gpu, *outputs_on_gpu;
     int64_t batch;
     void* words;
     int failed; /* the number of the call */
@@ -63,6 +63,8 @@ static void* hot_calls(void* given) {
             CALL(7, ms_kda_forward(work->cpu, work->kda_on_cpu, NULL));
             CALL(8, ms_program_run(work->program, work->cpu, work->batch, work->inputs, work->outputs, NULL));
             CALL(9, ms_kda_forward(work->gpu, work->kda_on_gpu, work->stream));
+            CALL(26, ms_program_run(work->program, work->gpu, work->batch, work->inputs_on_gpu, work->outputs_on_gpu,
+                                    work->stream));
         }
         CALL(10, ms_alloc(work->gpu, 4096, work->stream, &ptr));
         CALL(11, ms_fill(work->gpu, ptr, 1, 4096, work->stream));
@@ -84,19 +86,23 @@ static void* hot_calls(void* given) {
     return work;
 }
 
-/* hot_calls(address of a Work): in a thread of its own, while this one keeps the GIL. Whether it came back. */
+/* hot_calls(address of a Work, n): in n threads of their own, while this one keeps the GIL. Whether all came back. */
 static PyObject* run_hot_calls(PyObject* self, PyObject* args) {
     Py_ssize_t address;
-    pthread_t thread;
+    pthread_t threads[kMaxThreads];
     struct timespec deadline;
-    int late;
+    int n, late = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "n", &address)) return NULL;
-    if (pthread_create(&thread, NULL, hot_calls, (void*)address)) return PyErr_NoMemory();
+    if (!PyArg_ParseTuple(args, "ni", &address, &n) || n > kMaxThreads) return NULL;
+    for (int i = 0; i < n; ++i)
+        if (pthread_create(&threads[i], NULL, hot_calls, (void*)address)) return PyErr_NoMemory();
     clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_sec += 30;
-    late = pthread_timedjoin_np(thread, NULL, &deadline);
-    if (late) pthread_detach(thread);
+    deadline.tv_sec += 60;
+    for (int i = 0; i < n; ++i)
+        if (pthread_timedjoin_np(threads[i], NULL, &deadline)) {
+            pthread_detach(threads[i]);
+            late = 1;
+        }
     return PyBool_FromLong(!late);
 }
 

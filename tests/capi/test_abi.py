@@ -4,7 +4,7 @@ import ctypes
 import re
 
 import pytest
-from capi.clients import OLDER, compile_client, import_from
+from capi.clients import OLDER, check_syntax, compile_client, import_from
 from capi_table import HEADER, functions, without_comments
 
 import madspace
@@ -28,7 +28,7 @@ def changed(folder, *changes):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a folder with the client under several names: of an older, the present, a newer minor and a newer major."""
+    """Return a folder of clients: of an older, the present, a newer minor and a newer major version."""
     folder = tmp_path_factory.mktemp("clients")
     major, minor = api_version
     newer_minor = changed(
@@ -70,13 +70,20 @@ def test_a_client_of_a_newer_minor_is_told(folder):
 
 
 def test_a_client_of_a_newer_major_is_told(folder):
-    with pytest.raises(ImportError, match="version 2 of madspace's C API, which the installed madspace-driver does not"):
+    with pytest.raises(
+        ImportError, match="version 2 of madspace's C API, which the installed madspace-driver does not"
+    ):
         import_from("client_newer_major", folder)
 
 
 def table_like(api, **changes):
     """Return a copy of the beginning of the table, with other numbers."""
-    fields = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("size", ctypes.c_size_t), ("previous", ctypes.c_void_p)]
+    fields = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("size", ctypes.c_size_t),
+        ("previous", ctypes.c_void_p),
+    ]
     kind = type("Head", (ctypes.Structure,), {"_fields_": [*fields, ("rest", ctypes.c_char * (api.size.value - 24))]})
     copy = kind.from_buffer_copy(ctypes.string_at(api.address, api.size.value))
     for name, value in changes.items():
@@ -114,6 +121,20 @@ def test_another_module_of_that_name(folder, api, monkeypatch, there):
         monkeypatch.setattr(madspace, "_C_API", other)
     with pytest.raises(ImportError, match="needs the package madspace-driver"):
         import_from("client_present", folder)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("-xc", "-std=c99", "-pedantic"), ("-xc", "-std=c11"), ("-xc++", "-std=c++11"), ("-xc++", "-std=c++20")],
+    ids=" ".join,
+)
+@pytest.mark.parametrize(
+    "define", ["", "-DMADSPACE_SYMBOL=my_table", "-DMADSPACE_SYMBOL=my_table -DMADSPACE_NO_IMPORT"]
+)
+def test_the_header_stands_alone(tmp_path, options, define):
+    file = tmp_path / "file"
+    file.write_text("#include <madspace/madspace.h>\nint f(int* n) { return ms_device_count(n); }\n")
+    check_syntax(file, *options, *define.split())
 
 
 def test_fields_are_only_added():

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import threading
 
 import pytest
 from capi_table import HEADER, ApiError, functions, parameter_types
@@ -103,6 +104,24 @@ def test_a_handle_is_released_once(api, gpu, queue, kernels_ptx, kind):
         release(made)
     assert "released" in raised.value.message
     api.module_release(module)
+
+
+def test_one_of_many_threads_releases(api, gpu):
+    codes = []
+    for _ in range(50):
+        handle = api.make("event_create", gpu, 0)
+        ready = threading.Barrier(4)
+
+        def release(handle=handle, ready=ready):
+            ready.wait()
+            codes.append(api.raw["event_release"](handle))
+
+        threads = [threading.Thread(target=release) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(codes) == [0] * 50 + [api.MS_ERROR_HANDLE] * 150
 
 
 def test_places_are_used_again_and_old_handles_stay_dead(api, gpu):

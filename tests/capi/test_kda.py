@@ -87,7 +87,9 @@ def arguments_of(inputs):
     if inputs.get("cu_seqlens") is not None:
         args.sequences = inputs["cu_seqlens"].shape[0] - 1
     if inputs.get("state_slots") is not None:
-        args.n_slots = (inputs["initial_state"] if inputs.get("initial_state") is not None else inputs["final_state"]).shape[0]
+        args.n_slots = (
+            inputs["initial_state"] if inputs.get("initial_state") is not None else inputs["final_state"]
+        ).shape[0]
     if inputs.get("intermediate_state") is not None:
         args.n_snapshots = inputs["intermediate_state"].shape[0]
     return args
@@ -161,7 +163,10 @@ def test_the_same_bits_as_from_python(api, place, device, case, lent):
     args = arguments_of(inputs | got)
     if lent:
         nbytes = api.number(
-            "kda_workspace_size", args.batches * args.tokens, args.value_heads, args.sequences or args.batches,
+            "kda_workspace_size",
+            args.batches * args.tokens,
+            args.value_heads,
+            args.sequences or args.batches,
             kind=ctypes.c_size_t,
         )
         assert nbytes == madspace.kda.get_workspace_size(

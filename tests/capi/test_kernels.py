@@ -27,8 +27,16 @@ def test_clusters_and_cooperative_grids(api, queue, fill_kernel, memory, words, 
     assert words(memory)[0] == 3
     for cluster in ((3, 1, 1), (0, 1, 1), (17, 1, 1)):
         refused(
-            "MS_ERROR_ARGUMENT", api.kernel_launch_cluster, fill_kernel, extent(4, 1, 1), ONE, extent(*cluster), 0, 0,
-            queue, arguments,
+            "MS_ERROR_ARGUMENT",
+            api.kernel_launch_cluster,
+            fill_kernel,
+            extent(4, 1, 1),
+            ONE,
+            extent(*cluster),
+            0,
+            0,
+            queue,
+            arguments,
         )
 
 
@@ -48,8 +56,9 @@ def test_clusters_and_cooperative_grids(api, queue, fill_kernel, memory, words, 
 )
 def test_shapes_are_checked(api, queue, fill_kernel, memory, grid, block, shared, told):
     arguments = parameters(ctypes.c_void_p(memory), ctypes.c_uint(3), ctypes.c_uint(1024))
-    message = refused("MS_ERROR_ARGUMENT", api.kernel_launch, fill_kernel, extent(*grid), extent(*block), shared, queue,
-                      arguments)
+    message = refused(
+        "MS_ERROR_ARGUMENT", api.kernel_launch, fill_kernel, extent(*grid), extent(*block), shared, queue, arguments
+    )
     assert told in message
 
 
@@ -63,8 +72,9 @@ def test_parameters_are_checked(api, queue, fill_kernel):
 def test_the_message_tells_the_launch(api, queue, fill_kernel, memory, fake):
     with fake.failing("cuLaunchKernel", code=701):
         arguments = parameters(ctypes.c_void_p(memory), ctypes.c_uint(3), ctypes.c_uint(1))
-        message = refused("MS_ERROR_DRIVER", api.kernel_launch, fill_kernel, extent(2, 1, 1), extent(64, 1, 1), 16, queue,
-                          arguments)
+        message = refused(
+            "MS_ERROR_DRIVER", api.kernel_launch, fill_kernel, extent(2, 1, 1), extent(64, 1, 1), 16, queue, arguments
+        )
     assert "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)" in message
     assert "kernel ms_test_fill, grid (2, 1, 1), block (64, 1, 1), 16 bytes" in message
     assert "use fewer threads" in message

@@ -8,7 +8,16 @@ import pytest
 from capi_table import HEADER, refused, structure_of
 
 import madspace
-from madspace import Function, FunctionBuilder, FunctionRuntime, NamedTypes, Program, batch_float, batch_four_vec, batch_int
+from madspace import (
+    Function,
+    FunctionBuilder,
+    FunctionRuntime,
+    NamedTypes,
+    Program,
+    batch_float,
+    batch_four_vec,
+    batch_int,
+)
 from madspace.phasespace.types import batch_float_array
 
 Argument = structure_of(HEADER.read_text(), "ms_program_argument")
@@ -71,7 +80,12 @@ def test_it_tells_its_arguments(api, program):
             told.append((argument.name.decode(), argument.dtype, shape, argument.n_elements))
     f, i = api.MS_FLOAT64, api.MS_INT32
     assert told == [
-        ("p", f, (4,), 4), ("x", f, (), 1), ("i", i, (), 1), ("pt", f, (), 1), ("y", f, (), 1), ("q", f, (4,), 4),
+        ("p", f, (4,), 4),
+        ("x", f, (), 1),
+        ("i", i, (), 1),
+        ("pt", f, (), 1),
+        ("y", f, (), 1),
+        ("q", f, (4,), 4),
     ]
     for index in (-1, 3):
         refused("MS_ERROR_ARGUMENT", api.program_describe, program, 0, index, ctypes.byref(argument))
@@ -132,7 +146,7 @@ def test_bytes_hold_the_whole_program(api, cpu, name):
         b"{}",
         b'{"format":"madspace program","version":2}',
         b'{"format":"madspace program","version":1}',
-        b'{"format":"madspace program","version":1,"constants":[1],"n_registers":1,"inputs":[],"outputs":[],"steps":[]}',
+        b'{"format":"madspace program","version":1,"constants":[1],"n_registers":1,"inputs":[],"outputs":[]}',
     ],
 )
 def test_bytes_that_are_no_program(api, data):
@@ -143,7 +157,9 @@ def test_bytes_that_are_no_program(api, data):
 
 def test_damaged_programs_are_refused(api, runtime):
     text = runtime.programs[0].to_bytes().decode()
-    assert "register" in refused_bytes(api, text.replace('"steps":[', '"steps":[["sqrt",[900],[901]],'), "MS_ERROR_ARGUMENT")
+    assert "register" in refused_bytes(
+        api, text.replace('"steps":[', '"steps":[["sqrt",[900],[901]],'), "MS_ERROR_ARGUMENT"
+    )
     refused_bytes(api, text.replace('"steps":[', '"steps":[["no such op",[0],[1]],'), "MS_ERROR_UNSUPPORTED")
     refused_bytes(api, text.replace('"n_registers":', '"n_registers":-'), "MS_ERROR_ARGUMENT")
     refused_bytes(api, text.replace('"n_registers":', '"n_registers":9999'), "MS_ERROR_ARGUMENT")
@@ -163,15 +179,15 @@ def test_arrays_are_checked(api, cpu, program):
     ins, outs = (Array * 3)(*map(array, inputs)), (Array * 3)(*map(array, outputs))
     assert "batch" in refused("MS_ERROR_ARGUMENT", api.program_run, program, cpu, -1, ins, outs, None)
     assert "inputs" in refused("MS_ERROR_ARGUMENT", api.program_run, program, cpu, n, None, outs, None)
-    for change, told in (
-        (lambda: setattr(ins[1], "data", None), "inputs[1].data"),
-        (lambda: setattr(ins[1], "data", ins[0].data + 4), "inputs[1]"),
-        (lambda: setattr(ins[1], "event_stride", 12), "inputs[1]"),
-        (lambda: setattr(outs[2], "element_stride", 3), "outputs[2]"),
-        (lambda: setattr(outs[2], "event_stride", 0), "outputs[2].event_stride"),
+    for is_output, i, field, value, told in (
+        (0, 1, "data", None, "inputs[1].data"),
+        (0, 1, "data", inputs[0].ctypes.data + 4, "inputs[1]"),
+        (0, 1, "event_stride", 12, "inputs[1]"),
+        (1, 2, "element_stride", 3, "outputs[2]"),
+        (1, 2, "event_stride", 0, "outputs[2].event_stride"),
     ):
         ins, outs = (Array * 3)(*map(array, inputs)), (Array * 3)(*map(array, outputs))
-        change()
+        setattr((ins, outs)[is_output][i], field, value)
         assert told in refused("MS_ERROR_ARGUMENT", api.program_run, program, cpu, n, ins, outs, None)
     assert np.isnan(outputs[0]).all()
 

@@ -31,7 +31,9 @@ def test_devices(api, gpu, cpu, device):
         assert api.number("device_info", gpu, what, kind=ctypes.c_int64) == value
     assert api.number("device_info", cpu, api.MS_DEVICE_INFO_KIND, kind=ctypes.c_int64) == 1
     room = ctypes.byref(ctypes.c_int64())
-    assert "device" not in refused("MS_ERROR_UNSUPPORTED", api.device_info, cpu, api.MS_DEVICE_INFO_MULTIPROCESSORS, room)
+    assert "device" not in refused(
+        "MS_ERROR_UNSUPPORTED", api.device_info, cpu, api.MS_DEVICE_INFO_MULTIPROCESSORS, room
+    )
     refused("MS_ERROR_ARGUMENT", api.device_info, gpu, 99, room)
     refused("MS_ERROR_ARGUMENT", api.device_get, 1, 1, ctypes.byref(ctypes.c_void_p()))
     assert "101" in refused("MS_ERROR_DRIVER", api.device_get, 2, 99, ctypes.byref(ctypes.c_void_p()))
@@ -182,8 +184,8 @@ def test_what_a_capture_forbids(api, gpu, queue, memory):
     api.event_record(event, other)
     api.event_wait(queue, event)
     api.graph_release(api.make("capture_end", capture))  # nothing of this has broken it
-    for event in (event, inside):
-        api.event_release(event)
+    for used in (event, inside):
+        api.event_release(used)
     api.stream_release(other)
 
 

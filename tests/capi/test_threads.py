@@ -4,6 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
+import warp_machine
 from capi.clients import compile_client, import_from
 from capi.test_kda import CASES, arguments_of, outputs_for, put
 from capi_table import HEADER, fill, structure_of
@@ -19,8 +20,11 @@ class Work(ctypes.Structure):
     """What the client works on; client.c has the same fields."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in "cpu gpu stream other event kernel graph program".split()),
-        *((name, ctypes.c_void_p) for name in "kda_on_cpu kda_on_gpu inputs outputs".split()),
+        *((name, ctypes.c_void_p) for name in ["cpu", "gpu", "stream", "other", "event", "kernel", "graph", "program"]),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ["kda_on_cpu", "kda_on_gpu", "inputs", "outputs", "inputs_on_gpu", "outputs_on_gpu"]
+        ),
         ("batch", ctypes.c_int64),
         ("words", ctypes.c_void_p),
         ("failed", ctypes.c_int),
@@ -50,6 +54,7 @@ def work(api, cpu, gpu, queue, fill_kernel, memory, real_gpu, device):
         import fake_driver
 
         register_kernels(fake_driver.load())
+        warp_machine.register(fake_driver.load(), "phasespace")
     work = Work(cpu=cpu, gpu=gpu, stream=queue, kernel=fill_kernel, words=memory, batch=N)
     work.other, work.event = api.make("stream_create", gpu, 0), api.make("event_create", gpu, 0)
     fill(api, fill_kernel, queue, memory, 1)
@@ -62,6 +67,9 @@ def work(api, cpu, gpu, queue, fill_kernel, memory, real_gpu, device):
     x, y = np.random.default_rng(1).random(N), np.zeros(N)
     arrays = [(Array * 1)(Array(a.ctypes.data, 8, 0)) for a in (x, y)]
     work.inputs, work.outputs = map(ctypes.addressof, arrays)
+    there = [put(a, "cuda") for a in (x, y)]
+    arrays += [(Array * 1)(Array(a.ptr, 8, 0)) for a in there]
+    work.inputs_on_gpu, work.outputs_on_gpu = map(ctypes.addressof, arrays[2:])
     kept = [x, y, arrays]
     for name, field in (("cpu", "kda_on_cpu"), ("cuda", "kda_on_gpu")):
         inputs = {key: put(a, name) for key, a in CASES["tokens"]().items()}
@@ -71,8 +79,10 @@ def work(api, cpu, gpu, queue, fill_kernel, memory, real_gpu, device):
         kept += [inputs, outputs, args]
     device.synchronize()
     api.kda_forward(gpu, work.kda_on_gpu, queue)  # loads its kernels
+    api.program_run(work.program, gpu, N, work.inputs_on_gpu, work.outputs_on_gpu, queue)
     yield work
     np.testing.assert_array_equal(y, np.sqrt(x))
+    np.testing.assert_allclose(there[1].numpy(), y, rtol=1e-15)
     for kind, handle in (
         ("graph", work.graph),
         ("program", work.program),
@@ -83,9 +93,10 @@ def work(api, cpu, gpu, queue, fill_kernel, memory, real_gpu, device):
     del kept
 
 
-def test_hot_calls_do_not_take_the_gil(client, work):
-    # This thread keeps the GIL until the other one is done: one that asked for it would wait for ever.
-    assert client.hot_calls(ctypes.addressof(work)), "a call waits for the GIL"
+@pytest.mark.parametrize("n", [1, 4])
+def test_hot_calls_do_not_take_the_gil(client, work, n):
+    # This thread keeps the GIL until the other ones are done: one that asked for it would wait for ever.
+    assert client.hot_calls(ctypes.addressof(work), n), "a call waits for the GIL"
     assert (work.failed, work.status, work.message) == (0, 0, b"")
 
 

@@ -11,7 +11,9 @@ PACKAGE = ROOT / "madspace"
 FAMILIES = {"phasespace", "kda"}
 # The C API is above the families; the package itself is between it and the benchmarks, which only the command line may
 # import.
-RANKS = {"errors": 0, "include": 0, "core": 1, "cpu": 2, "capi": 4, "bench": 6, "__main__": 7} | dict.fromkeys(FAMILIES, 3)
+RANKS = {"errors": 0, "include": 0, "core": 1, "cpu": 2, "capi": 4, "bench": 6, "__main__": 7} | dict.fromkeys(
+    FAMILIES, 3
+)
 TOP = 5
 FRAMEWORKS = {"torch", "cupy", "jax", "numba", "rmm", "tensorflow", "paddle"}
 CUDA_SOURCES = [path for path in sorted((ROOT / "cuda_src").rglob("*")) if path.suffix in (".h", ".cu", ".cpp", ".inl")]
@@ -136,7 +138,11 @@ def test_the_check_finds(module, text, cython):
         ("madspace.phasespace.mapping", "from madspace.core.device import Device\nimport numpy", False),
         ("madspace.phasespace.mapping", "from madspace.phasespace import program", False),
         ("madspace.__main__", "from madspace.bench import command", False),
-        ("madspace.capi._kda", "from madspace.core cimport _plain as plain\nfrom madspace.kda._args cimport Args", True),
+        (
+            "madspace.capi._kda",
+            "from madspace.core cimport _plain as plain\nfrom madspace.kda._args cimport Args",
+            True,
+        ),
         ("madspace.torch", "def f():\n    import torch", False),
         (
             "madspace.core.stream",

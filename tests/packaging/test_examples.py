@@ -110,7 +110,11 @@ def place(built, root, clean_environment, tmp_path_factory):
     commands[-1] += embedding_flags()
     started = [
         subprocess.Popen(
-            [str(word) for word in command], env=clean_environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [str(word) for word in command],
+            env=clean_environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         for command in commands
     ]

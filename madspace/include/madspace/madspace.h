@@ -11,7 +11,9 @@
    other than MS_OK nothing was queued, made or given back, and outputs are as they were; ms_last_error() has the
    message.
    - Call them with or without the GIL, from any thread, also one that Python does not know. "Takes the GIL" is said
-   where a function does: it may wait there for whoever has it. The others never do, and do not give up the caller's.
+   where a function does: it may wait there for whoever has it. The others never do, and never give up the caller's:
+   give it up around calls that wait for the device (synchronize; a launch into a full queue), or what the device waits
+   for may never come.
    - Handles are opaque. A function that gives one gives it to the caller, who releases it. A dead, null or foreign
    handle is refused with MS_ERROR_HANDLE, so is one that is released twice. Do not release what another thread is
    using.
@@ -351,8 +353,8 @@ MADSPACE_INLINE int ms_device_info(ms_device device, int what, int64_t* value) {
     return MADSPACE_TABLE ? MADSPACE_TABLE->device_info(device, what, value) : MS_ERROR_NOT_IMPORTED;
 }
 
-/* Wait on the host for all work of the device. Never takes the GIL; gives nobody else's back either: a caller that
-   holds it keeps it. Nothing to wait for on the CPU. MS_ERROR_CAPTURE while a stream is captured. */
+/* Wait on the host for all work of the device. Never takes the GIL. Nothing to wait for on the CPU. MS_ERROR_CAPTURE
+ * while a stream is captured. */
 MADSPACE_INLINE int ms_device_synchronize(ms_device device) {
     return MADSPACE_TABLE ? MADSPACE_TABLE->device_synchronize(device) : MS_ERROR_NOT_IMPORTED;
 }
@@ -660,8 +662,9 @@ MADSPACE_INLINE int ms_kda_workspace_size(int64_t tokens, int64_t value_heads, i
 /* Compute it: one or two launches; on the CPU (stream NULL) the result is there when the call returns. Everything is
    checked before anything is queued, and the message names the field. Without a workspace the call allocates what it
    needs in stream order. Never takes the GIL, but where a kernel is used for the first time on a device and in a
-   capture of madspace (and as ms_alloc()). What the memory is ordered with is the caller's. MS_ERROR_ARGUMENT,
-   MS_ERROR_SHAPE, MS_ERROR_WORKSPACE, MS_ERROR_CAPTURE, MS_ERROR_MEMORY. */
+   capture of madspace (and as ms_alloc()). What the memory is ordered with is the caller's. After MS_ERROR_DRIVER the
+   first of two launches may have been queued. MS_ERROR_ARGUMENT, MS_ERROR_SHAPE, MS_ERROR_WORKSPACE, MS_ERROR_CAPTURE,
+   MS_ERROR_MEMORY. */
 MADSPACE_INLINE int ms_kda_forward(ms_device device, const ms_kda_args* args, ms_stream stream) {
     return MADSPACE_TABLE ? MADSPACE_TABLE->kda_forward(device, args, stream) : MS_ERROR_NOT_IMPORTED;
 }
@@ -692,9 +695,11 @@ MADSPACE_INLINE int ms_program_describe(ms_program program, int is_output, int i
                           : MS_ERROR_NOT_IMPORTED;
 }
 
-/* Compute batch events, on the CPU so far: threaded, done when the call returns. Outputs share no memory with each
-   other or with inputs. Never takes the GIL. MS_ERROR_ARGUMENT for a null pointer or misaligned memory;
-   MS_ERROR_UNSUPPORTED on other devices. */
+/* Compute batch events: one launch on a GPU; on the CPU (stream NULL) threaded, and done when the call returns. Outputs
+   share no memory with each other or with inputs. What the memory is ordered with is the caller's. Never takes the GIL,
+   but for the first call on a device and in a capture of madspace.
+   MS_ERROR_ARGUMENT for a null pointer or misaligned memory; MS_ERROR_UNSUPPORTED for a program that no GPU kernel
+   holds; MS_ERROR_CAPTURE where the stream is captured and its kernel was not loaded. */
 MADSPACE_INLINE int ms_program_run(ms_program program, ms_device device, int64_t batch, const ms_program_array* inputs,
                                    const ms_program_array* outputs, ms_stream stream) {
     return MADSPACE_TABLE ? MADSPACE_TABLE->program_run(program, device, batch, inputs, outputs, stream)
