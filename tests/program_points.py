@@ -23,7 +23,36 @@ def _tool(name):
 
 
 fuse_programs = _tool("fuse_programs")
-chain = fuse_programs.chain
+
+
+def chain(n, power=0.8):
+    """Return a t-channel chain into n particles as MadSpace 0.2.1 builds it with the order 0, 1, ..."""
+    names = [*(f"random{i}" for i in range(3 * n - 4)), "com_energy", *(f"mass{i}" for i in range(n))]
+    outputs = [*(f"momentum{i}" for i in range(n + 2)), "det"]
+    types = [madspace.batch_four_vec] * (n + 2) + [madspace.batch_float]
+    b = FunctionBuilder(NamedTypes(names, [madspace.batch_float] * len(names)), NamedTypes(outputs, types))
+    randoms = iter(b.input_range(0, 3 * n - 4))
+    energy, *masses = b.input_range(3 * n - 4, len(names))
+    recoils, dets = [energy], []
+    for i in range(n - 2):
+        low, high = b.square(b.sum(masses[i + 1 :])), b.square(b.sub(recoils[i], masses[i]))
+        s, det = b.uniform_invariant(next(randoms), low, high)
+        recoils.append(b.sqrt(s))
+        dets.append(det)
+    recoils.append(masses[-1])
+    beams = b.com_p_in(energy)
+    momenta, leg = [], beams[0]
+    for i in range(n - 1):
+        r_phi, r_t, pair = next(randoms), next(randoms), (masses[i], recoils[i + 1])
+        limits = b.t_inv_min_max(leg, beams[1], *pair)
+        t, det_t = b.stable_invariant_nu(r_t, 0.0, power, *limits)
+        scatter = b.two_to_two_particle_scattering if i else b.two_to_two_particle_scattering_com
+        first, rest, det = scatter(r_phi, leg, beams[1], t, *pair)
+        momenta.append(first)
+        leg = b.sub(leg, first)
+        dets += [det_t, det]
+    b.output_range(0, [*beams, *momenta, rest, b.product(dets)])
+    return b.function()
 
 
 def function_of(types, fill):

@@ -10,65 +10,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import madspace
-from madspace import Function, FunctionBuilder, NamedTypes
+from madspace import Function, TPropagatorMapping
 from madspace.cpu._programs import op_table
 from madspace.phasespace.compile import compile_graph
 from madspace.phasespace.fused import fused_source
-from madspace.phasespace.types import BatchSize
+from madspace.phasespace.gradients import MOST_DIRECTIONS, compile_vjp
 
 FOLDER = Path(__file__).resolve().parent.parent / "cuda_src" / "phasespace"
-HEAD = """// Fused kernels of programs, printed by tools/fuse_programs.py: do not edit.
-#include "fused_kernel.h"
+INCLUDE = '#include "fused_kernel.h"'
+DEFINE = "#define MS_WITH_ADJOINTS\n"
+SPILLS = "// spills-allowed: all values and their slopes along five directions do not fit into registers\n"
+HEAD = f"""// Fused kernels of programs, printed by tools/fuse_programs.py: do not edit.
+{INCLUDE}
 
 using namespace madspace;
 """
 
 
-def chain(n: int, power: float = 0.8) -> Function:
-    """Return a t-channel chain into n particles as MadSpace 0.2.1 builds it with the order 0, 1, ..."""
-    names = [*(f"random{i}" for i in range(3 * n - 4)), "com_energy", *(f"mass{i}" for i in range(n))]
-    outputs = [*(f"momentum{i}" for i in range(n + 2)), "det"]
-    types = [madspace.batch_four_vec] * (n + 2) + [madspace.batch_float]
-    b = FunctionBuilder(NamedTypes(names, [madspace.batch_float] * len(names)), NamedTypes(outputs, types))
-    randoms = iter(b.input_range(0, 3 * n - 4))
-    energy, *masses = b.input_range(3 * n - 4, len(names))
-    recoils, dets = [energy], []
-    for i in range(n - 2):
-        low, high = b.square(b.sum(masses[i + 1 :])), b.square(b.sub(recoils[i], masses[i]))
-        s, det = b.uniform_invariant(next(randoms), low, high)
-        recoils.append(b.sqrt(s))
-        dets.append(det)
-    recoils.append(masses[-1])
-    beams = b.com_p_in(energy)
-    momenta, leg = [], beams[0]
-    for i in range(n - 1):
-        r_phi, r_t, pair = next(randoms), next(randoms), (masses[i], recoils[i + 1])
-        limits = b.t_inv_min_max(leg, beams[1], *pair)
-        t, det_t = b.stable_invariant_nu(r_t, 0.0, power, *limits)
-        scatter = b.two_to_two_particle_scattering if i else b.two_to_two_particle_scattering_com
-        first, rest, det = scatter(r_phi, leg, beams[1], t, *pair)
-        momenta.append(first)
-        leg = b.sub(leg, first)
-        dets += [det_t, det]
-    b.output_range(0, [*beams, *momenta, rest, b.product(dets)])
-    return b.function()
+def mapped(n: int) -> tuple[Function, tuple[int, ...]]:
+    """Return the map of random numbers to n particles, and which of its arguments are random numbers."""
+    mapping = TPropagatorMapping(list(range(n - 1)), 0.8)
+    return mapping.forward_function(), tuple(range(len(mapping.input_types())))
 
 
-# Per file: functions, blocks on a multiprocessor (few registers keep many threads at work, until they do not suffice).
-SHIPPED = {"fused_chains": [(chain(2), 3), (chain(3), 3), (chain(4), 2), (chain(5), 2)]}
+# Blocks on a multiprocessor: few registers keep many threads at work, until they do not suffice.
+BLOCKS = {2: 3, 3: 3, 4: 2, 5: 2}
 
 
 def sources() -> Iterator[tuple[str, str]]:
     """Yield name and text of each file."""
     table = op_table()
-    for stem, functions in SHIPPED.items():
-        kernels = []
-        for function, blocks in functions:
-            shared = [value.type.batch_size == BatchSize.one for value in function.outputs]
-            program = compile_graph(function, table)
-            kernels.append(fused_source(program, shared, blocks=blocks))
-        yield f"{stem}.cu", "\n".join([HEAD, *kernels])
+    kernels = []
+    for n, blocks in BLOCKS.items():
+        function, randoms = mapped(n)
+        program = compile_graph(function, table)
+        shared = [False] * len(program.outputs)
+        kernels += [fused_source(program, shared, drawn, blocks=blocks) for drawn in ((), randoms)]
+    yield "fused_chains.cu", "\n".join([HEAD, *kernels])
+    yield "fused_gradients.cu", "\n".join([SPILLS + HEAD.replace(INCLUDE, DEFINE + INCLUDE), *_gradients()])
+
+
+def _gradients() -> Iterator[str]:
+    """Yield the kernels of the gradients of a map's random numbers: from all results, and from all but the beams."""
+    function, randoms = mapped(3)
+    wanted = [i in randoms for i in range(len(function.inputs))]
+    for first in (0, 2):
+        positions = range(first, len(function.outputs))
+        program = compile_vjp(function, positions, wanted, op_table(), most_directions=MOST_DIRECTIONS)
+        yield fused_source(program, [False] * len(program.outputs), blocks=1)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ public:
 
     // Random numbers 2 k and 2 k + 1.
     MS_FN Values<double, 2> draw(u64 k) const {
-        return uniform_pair(head_.seed, head_.offset + static_cast<u64>(index_), k);
+        return uniform_pair(head_.keys, head_.offset + static_cast<u64>(index_), k);
     }
 
     template <class T>

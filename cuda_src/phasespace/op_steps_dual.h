@@ -72,6 +72,43 @@ struct ValueList {
     }
 };
 
+// The slopes of a step's outputs. in: inputs, their slopes; out: slopes
+template <class Step>
+struct Tangent {
+    static constexpr int kInputs = 2 * Step::kInputs, kOutputs = Step::kOutputs;
+
+    MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
+        double both[2 * kOutputs];
+        DualStep<Step>::eval(in, both);
+        for (int k = 0; k < kOutputs; ++k) out[k] = both[kOutputs + k];
+    }
+};
+
+template <class Executor>
+class TangentExecutor : public DualExecutor<Executor> {
+public:
+    using Value = typename DualExecutor<Executor>::Value;
+
+    MS_FN TangentExecutor(Executor& ex, int n_in)
+        : DualExecutor<Executor>(ex, ex.constant(0.0), ex.constant(1.0), n_in), ex_(ex), n_in_(n_in) {}
+
+    MS_FN Value in(int k) const { return {ex_.in(k), ex_.in(n_in_ + k)}; }
+    MS_FN void out(int k, Value value) { ex_.out(k, value.slope); }
+
+private:
+    Executor& ex_;
+    int n_in_;
+};
+
+template <class Step>
+struct TangentList {
+    template <class Executor>
+    MS_FN static void eval(Executor& ex, int n_in, int n_out) {
+        TangentExecutor<Executor> twice(ex, n_in / 2);
+        Step::eval(twice, n_in / 2, n_out);
+    }
+};
+
 namespace dual {
 namespace program {
 
@@ -101,6 +138,21 @@ namespace program {
         static constexpr bool kIsList = true;  \
     };
 #include "smooth_ops.def"
+#undef MS_OP
+#undef MS_LIST_OP
+
+#define MS_OP(name, n_in, n_out, ...)          \
+    struct op_##name##_jvp {                   \
+        using Step = Tangent<__VA_ARGS__>;     \
+        static constexpr bool kIsList = false; \
+    };
+#define MS_LIST_OP(name, ...)                  \
+    struct op_##name##_jvp {                   \
+        using Step = TangentList<__VA_ARGS__>; \
+        static constexpr bool kIsList = true;  \
+    };
+#define MS_OPS_ALL
+#include "ops.def"
 #undef MS_OP
 #undef MS_LIST_OP
 

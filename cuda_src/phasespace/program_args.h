@@ -3,8 +3,9 @@
 //
 // Values live in a file of rows in shared memory, one row per register with one float64 per thread of the block. The
 // body holds, in this order:
-//   code          in halves of words, per step: op | n_in << 8 | n_out << 20, then the rows of its inputs and its
-//                 outputs, in bytes from the beginning of the file
+//   code          in halves of words, per step: op | n_in << 10 | n_out << 21, then the rows of its inputs and its
+//                 outputs, in bytes from the beginning of the file; among them stores, kStoreOp | section << 10 |
+//                 column << 21, without rows
 //   constants     one word each: the contents of the first rows
 //   inputs        columns of float64, columns of int32, fours
 //   outputs       columns of float64, columns of int32, fours; columns of float64 and of int32 that only event 0 stores
@@ -16,13 +17,13 @@
 // 16-bit rows.
 #pragma once
 
-#include "madspace/portable.h"
+#include "madspace/philox.h"
 
 MS_BEGIN_NAMESPACE
 
 enum ProgramLimits : unsigned {
-    kMaxProgramOp = 255,      // an op has 8 bits in the code
-    kMaxProgramValues = 4095  // the inputs, or outputs, of a step have 12
+    kStoreOp = 1023,          // an op has 10 bits in the code
+    kMaxProgramValues = 2047  // the inputs, or outputs, of a step have 11, and so have columns that are stored
 };
 
 enum ProgramSection {
@@ -44,8 +45,9 @@ struct ProgramRange {
 };
 
 struct ProgramHead {
-    i64 n;             // events
-    u64 seed, offset;  // of random numbers; offset: number of the first event
+    i64 n;       // events
+    u64 offset;  // number of the first event, for random numbers
+    PhiloxKeys keys;
     unsigned n_steps, unused;
     ProgramRange section[kProgramSections];
 };

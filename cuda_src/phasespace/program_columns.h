@@ -1,7 +1,6 @@
 // Loads and stores of a program's columns and fours (program_args.h).
 #pragma once
 
-#include "madspace/philox.h"
 #include "program_args.h"
 
 MS_BEGIN_NAMESPACE

@@ -56,8 +56,6 @@ private:
     int n_in_ = 0;
 };
 
-MS_FN void run_op(Event& event, unsigned op, int n_in, int n_out) {
-    switch (op) {
 #define MS_OP(name, ...)                    \
     case k_##name:                          \
         event.run_fixed<op_##name::Step>(); \
@@ -66,13 +64,52 @@ MS_FN void run_op(Event& event, unsigned op, int n_in, int n_out) {
     case k_##name:                                 \
         op_##name::Step::eval(event, n_in, n_out); \
         break;
+
+// From here on the sections of ops.def one by one.
+#undef MS_OPS_ALL
+#undef MS_OPS_BASIC
+#undef MS_OPS_OBSERVABLES
+#undef MS_OPS_KINEMATICS
+#undef MS_OPS_BODIES
+#undef MS_OPS_EVENTS
+#undef MS_OPS_CHOICES
+#undef MS_OPS_CHANNELS
+#undef MS_OPS_CHAINS
+
+// A switch is a binary search of the compiler's: what chains consist of is found in few steps.
+MS_FN void run_op(Event& event, unsigned op, int n_in, int n_out) {
+    if (op >= k_t_chain_start) {
+        switch (op) {
+#define MS_OPS_CHAINS
 #include "ops.def"
-#undef MS_OP
-#undef MS_LIST_OP
-        default:
-            break;
+#undef MS_OPS_CHAINS
+            default:
+                break;
+        }
+    } else if (op < k_obs_e) {
+        switch (op) {
+#define MS_OPS_BASIC
+#include "ops.def"
+#undef MS_OPS_BASIC
+            default:
+                break;
+        }
+    } else {
+        switch (op) {
+#define MS_OPS_OBSERVABLES
+#define MS_OPS_KINEMATICS
+#define MS_OPS_BODIES
+#define MS_OPS_EVENTS
+#define MS_OPS_CHOICES
+#define MS_OPS_CHANNELS
+#include "ops.def"
+            default:
+                break;
+        }
     }
 }
+#undef MS_OP
+#undef MS_LIST_OP
 
 MS_FN unsigned four_row(u64 rows, int k) { return static_cast<unsigned>(rows >> (16 * k)) & 0xffff; }
 
@@ -83,7 +120,7 @@ MS_FN void load_rows(const Event& event, const u64* four, i64 index) {
 }
 
 MS_FN void draw_rows(const Event& event, const ProgramHead& head, u64 draw, i64 index) {
-    const Values<double, 2> x = uniform_pair(head.seed, head.offset + static_cast<u64>(index), draw >> 32);
+    const Values<double, 2> x = uniform_pair(head.keys, head.offset + static_cast<u64>(index), draw >> 32);
     for (int i = 0; i < 2; ++i) {
         const unsigned row = four_row(draw, i);
         if (row != 0xffff) event.row(row) = x[i];
@@ -101,6 +138,26 @@ MS_FN void store_rows(const Event& event, const u64* four, i64 index, i64 end) {
         double x[4];
         for (int c = 0; c < 4; ++c) x[c] = event.row(four_row(rows, c));
         store_four_apart(four, index, end, x);
+    }
+}
+
+// Stores a result as soon as it is there: its rows are free then.
+MS_FN void store_column(const Event& event, const ProgramHead& head, const u64* body, unsigned section, unsigned k,
+                        i64 index) {
+    const unsigned at = head.section[section].at;
+    if (section == kFourOutputs) {
+        __syncwarp();  // the lanes store each other's values
+        store_rows(event, body + at + kFourWords * k, index, head.n);
+        __syncwarp();
+        return;
+    }
+    const u64* column = body + at + kColumnWords * k;
+    const double x = event.row(static_cast<unsigned>(column[2]));
+    const i64 end = section >= kOnceOutputs ? 1 : head.n;
+    if (section == kOutputs || section == kOnceOutputs) {
+        store_number<double>(column, index, end, x);
+    } else {
+        store_number<int>(column, index, end, x);
     }
 }
 
@@ -123,11 +180,6 @@ MS_FN void interpret(const Args& args, double* file) {
             event.row(static_cast<unsigned>(column[2])) = load_number<decltype(kind)>(column, source);
         });
     };
-    const auto store = [&](ProgramSection which, i64 end, auto kind) {
-        each(which, kColumnWords, [&](const u64* column, unsigned) {
-            store_number<decltype(kind)>(column, index, end, event.row(static_cast<unsigned>(column[2])));
-        });
-    };
     each(kConstants, 1, [&](const u64* word, unsigned k) { event.row(k) = from_bits(*word); });
     load(kInputs, double());
     load(kIntInputs, int());
@@ -137,19 +189,16 @@ MS_FN void interpret(const Args& args, double* file) {
 
     const unsigned* code = reinterpret_cast<const unsigned*>(args.body);
     for (unsigned k = 0; k < head.n_steps; ++k) {
-        const unsigned step = *code++;
-        const int n_in = static_cast<int>((step >> 8) & 0xfff), n_out = static_cast<int>(step >> 20);
-        event.start(code, n_in);
-        run_op(event, step & 0xff, n_in, n_out);
-        code += n_in + n_out;
+        const unsigned step = *code++, op = step & 0x3ff;
+        const int n_in = static_cast<int>((step >> 10) & 0x7ff), n_out = static_cast<int>(step >> 21);
+        if (op == kStoreOp) {
+            store_column(event, head, args.body, static_cast<unsigned>(n_in), static_cast<unsigned>(n_out), index);
+        } else {
+            event.start(code, n_in);
+            run_op(event, op, n_in, n_out);
+            code += n_in + n_out;
+        }
     }
-
-    __syncwarp();  // the lanes store each other's values
-    store(kOutputs, head.n, double());
-    store(kIntOutputs, head.n, int());
-    each(kFourOutputs, kFourWords, [&](const u64* four, unsigned) { store_rows(event, four, index, head.n); });
-    store(kOnceOutputs, 1, double());
-    store(kOnceIntOutputs, 1, int());
 }
 
 }  // namespace program

@@ -95,13 +95,14 @@ void load(const ProgramColumn& column, i64 first, int count, Row* file) {
 }
 
 void draw(const Program& program, const ProgramDraw& pair, i64 first, Row* file) {
+    const PhiloxKeys keys = philox_keys(program.seed);
     double* to[2];
     Row unused;
     for (int i = 0; i < 2; ++i) to[i] = pair.reg[i] < 0 ? unused : file[pair.reg[i]];
     MS_INDEPENDENT
     for (int i = 0; i < kLanes; ++i) {
         const u64 event = program.offset + static_cast<u64>(first + i);
-        const Values<double, 2> x = uniform_pair(program.seed, event, pair.k);
+        const Values<double, 2> x = uniform_pair(keys, event, pair.k);
         to[0][i] = x[0];
         to[1][i] = x[1];
     }

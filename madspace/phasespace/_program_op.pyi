@@ -7,8 +7,6 @@ from madspace.phasespace.program import Program
 class ProgramOp:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
-    block: int
-    kernel: Any
     def __init__(
         self,
         program: Program,

@@ -7,7 +7,6 @@ from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
 from madspace.core._operand cimport Intake, Operand, hand_over, rows_overlap
-from madspace.core.kernel cimport Kernel
 from madspace.core.memory cimport Buffer, allocate
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
 from madspace.phasespace._program_plan cimport (
@@ -23,6 +22,8 @@ cdef enum:
     DEVICE_CUDA = 2
     OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
 
+
+cdef type NUMPY_NUMBER = np.generic
 
 # An array that goes in or comes out.
 cdef struct Kind:
@@ -58,8 +59,6 @@ cdef class ProgramOp:
     cdef object program_
     cdef list output_shared_
     cdef str kernels_
-    cdef public int block                # threads of a block, for measurements; 0: chosen
-    cdef public Kernel kernel            # for measurements as well
     cdef dict plans_                     # of the whole function, by the inputs that are drawn
     cdef Plan shared_                    # None: no result is shared
 
@@ -134,13 +133,6 @@ cdef class ProgramOp:
         n_launched = max(n, 1)
         if plan is not None:
             here = plan.on_device(intake.device, intake.stream)      # before anything is made
-            if self.block != 0:
-                here.large.block = here.small.block = self.block
-                if here.layout.it.head.n_steps > 0:
-                    here.large.shared = here.small.shared = 8 * self.block * plan.program.n_registers
-                if self.kernel is not None:
-                    here.kernel = self.kernel
-                    here.kernel.set_max_dynamic_shared(intake.device.max_shared_per_block, intake.device)
         missing = [i for i in range(self.n_outputs_) if results[i] is None]
         if missing:
             self.make_missing(intake, operands.data(), n, results, missing)
@@ -389,7 +381,7 @@ cdef class ProgramOp:
 
 
 cdef bint is_number(object x):
-    return isinstance(x, (float, int, np.generic))
+    return not isinstance(x, Tensor) and isinstance(x, (float, int, NUMPY_NUMBER))
 
 
 cdef str dtype_name(const Kind* kind):

@@ -10,7 +10,7 @@ from madspace.core.tensor cimport MAX_NDIM
 
 cdef extern from "phasespace/program_args.h" namespace "madspace" nogil:
     enum ProgramLimits:
-        kMaxProgramOp
+        kStoreOp
         kMaxProgramValues
     enum ProgramSection:
         kConstants
@@ -26,9 +26,13 @@ cdef extern from "phasespace/program_args.h" namespace "madspace" nogil:
         kProgramSections
     cdef struct ProgramRange:
         unsigned int at, n
+    cdef struct PhiloxKeys:
+        pass
+    PhiloxKeys philox_keys(unsigned long long seed)
     cdef struct ProgramHead:
         long long n
-        unsigned long long seed, offset
+        unsigned long long offset
+        PhiloxKeys keys
         unsigned int n_steps, unused
         ProgramRange section[10]
     int kColumnWords
@@ -67,7 +71,9 @@ cdef cppclass LaidOut:
 
 cdef class Layout:
     cdef LaidOut it
-    cdef int add_code(self, program) except -1
+    cdef int n_rows
+    cdef int add_code(self, code, constants) except -1
+    cdef void add_word(self, uint32_t word, bint is_row)
 
 
 # Fills in what the kernel gets; operands without an address are numbers, whose bits are shape[0].

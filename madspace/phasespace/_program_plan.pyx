@@ -13,14 +13,15 @@ from madspace.errors import UnsupportedOpError
 from madspace.phasespace.columns import columns
 from madspace.phasespace.fused import fused_name
 from madspace.phasespace.jit import fused_module, shipped_stem
+from madspace.phasespace.rows import Store, assign_rows
 
 
 cdef enum:
     LARGE_BLOCK = 256            # threads, the most that the interpreter takes
-    FUSED_BLOCK = 128            # 32 to 256 measured for fused chains: within 3 % of each other
+    FUSED_BLOCK = 256            # measured for fused chains: smaller ones are up to 10 % slower
     SMALL_BLOCK = 64
     WARP = 32
-    RESIDENT = 768               # threads of a multiprocessor, by the kernels' registers
+    REGISTERS = 65536            # of a multiprocessor
     FREE_SHARED = 49152          # bytes of dynamic shared memory that every launch may ask for
     BLOCK_SHARED = 1024          # bytes of shared memory that the system takes of each block
     MAX_ROWS = 65535             # a row has 16 bits, all of them set for none
@@ -31,9 +32,13 @@ cdef class Layout:
         """`places`: for each output of the program, its operand; `drawn`: inputs that are random numbers."""
         cdef Column column
         cdef int i, k, at
+        cdef object sections = columns(program, output_shared, drawn)
         if interpreted:
-            self.add_code(program)
-        for i, found in enumerate(columns(program, output_shared, drawn)):
+            program.encode(op_table())       # raises for an op that is not there
+            rows = assign_rows(program, sections, op_table())
+            sections, self.n_rows = rows.sections, rows.count
+            self.add_code(rows.code, program.constants)
+        for i, found in enumerate(sections):
             for given in found:
                 column.operand = places[given.argument] if kOutputs <= i < kDraws else given.argument
                 column.n_index = len(given.index)
@@ -53,30 +58,38 @@ cdef class Layout:
             raise UnsupportedOpError(
                 f"function: expected at most {kLargeProgram} bytes of code and columns on a GPU, got {self.it.nbytes}")
 
-    cdef int add_code(self, program) except -1:
-        cdef list words = program.encode(op_table()).tolist()
+    cdef int add_code(self, code, constants) except -1:
         cdef uint64_t bits
         cdef double number
-        cdef int at = 0, op, n_in, n_out
-        if program.n_registers > MAX_ROWS:
+        cdef int op, n_in, n_out
+        if self.n_rows > MAX_ROWS:
             raise UnsupportedOpError(
-                f"function: expected at most {MAX_ROWS} values at once on a GPU, got {program.n_registers}")
-        self.it.head.n_steps = len(program.steps)
-        for number in program.constants:
+                f"function: expected at most {MAX_ROWS} values at once on a GPU, got {self.n_rows}")
+        for number in constants:
             memcpy(&bits, &number, 8)
             self.it.constants.push_back(bits)
-        while at < len(words):
-            op, n_in, n_out = words[at], words[at + 1], words[at + 2]
-            if max(n_in, n_out) > <int>kMaxProgramValues or op > <int>kMaxProgramOp:
+        table = op_table()
+        self.it.head.n_steps = len(code)
+        for step in code:
+            if isinstance(step, Store):
+                if step.column > <int>kMaxProgramValues:
+                    raise UnsupportedOpError(f"function: expected at most {kMaxProgramValues} numbers of an event on a "
+                                             f"GPU, got {step.column}")
+                self.add_word(<uint32_t>kStoreOp | <uint32_t>step.section << 10 | <uint32_t>step.column << 21, False)
+                continue
+            n_in, n_out = len(step.inputs), len(step.outputs)
+            if max(n_in, n_out) > <int>kMaxProgramValues:
                 raise UnsupportedOpError(f"function: expected at most {kMaxProgramValues} values of an operation on a "
                                          f"GPU, got {max(n_in, n_out)}")
-            self.it.code.push_back(<uint32_t>op | <uint32_t>n_in << 8 | <uint32_t>n_out << 20)
-            self.it.is_row.push_back(0)
-            for row in words[at + 3 : at + 3 + n_in + n_out]:
-                self.it.code.push_back(<uint32_t>row)
-                self.it.is_row.push_back(1)
-            at += 3 + n_in + n_out
+            op = table[step.op][0]
+            self.add_word(<uint32_t>op | <uint32_t>n_in << 10 | <uint32_t>n_out << 21, False)
+            for row in (*step.inputs, *step.outputs):
+                self.add_word(<uint32_t>row, True)
         return 0
+
+    cdef void add_word(self, uint32_t word, bint is_row):
+        self.it.code.push_back(word)
+        self.it.is_row.push_back(is_row)
 
 
 cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
@@ -91,7 +104,9 @@ cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uin
     cdef int section, k
     cdef int64_t place, itemsize, apart
     head[0] = layout.head
-    head.n, head.seed, head.offset = n, seed, offset
+    head.n, head.offset = n, offset
+    if layout.columns[<int>kDraws].size() > 0:
+        head.keys = philox_keys(seed)
     for i in range(layout.code.size()):
         code[i] = layout.code[i] * <uint32_t>(8 * block) if layout.is_row[i] else layout.code[i]
     if layout.constants.size() > 0:
@@ -163,16 +178,20 @@ cdef class Plan:
         """Load the interpreter and choose its blocks: those that keep most threads at work."""
         cdef OnDevice here = OnDevice.__new__(OnDevice)
         cdef int limit = device.max_shared_per_block, whole = device.max_shared_per_multiprocessor
-        cdef int64_t row = self.program.n_registers * 8
-        cdef int64_t need, threads, most = 0
+        cdef int64_t row, need, threads, resident, most = 0
         cdef int block = LARGE_BLOCK
         here.layout = Layout(self.program, self.output_shared, self.places, self.drawn, True)
+        row = 8 * here.layout.n_rows
+        name = "program_small" if here.layout.it.nbytes <= <size_t>kSmallProgram else "program_large"
+        here.kernel = shipped_module("program", device, stream).get(name)
+        here.kernel.function_on(device, stream)
+        resident = REGISTERS // here.kernel.attributes(device).registers
         if row * WARP > limit:
             raise UnsupportedOpError(f"function: expected at most {limit // (8 * WARP)} values at once on "
                                      f"{device.name}, got {row // 8}")
         while block >= WARP:
             need = row * block
-            threads = min(whole // (need + BLOCK_SHARED), RESIDENT // block) * block
+            threads = min(whole // (need + BLOCK_SHARED), resident // block) * block
             if need <= limit and threads > most:
                 most = threads
                 here.large.block, here.large.shared = block, <unsigned int>need
@@ -180,11 +199,11 @@ cdef class Plan:
         here.small = here.large
         if here.large.block > SMALL_BLOCK:
             here.small.block, here.small.shared = SMALL_BLOCK, <unsigned int>(row * SMALL_BLOCK)
-        name = "program_small" if here.layout.it.nbytes <= <size_t>kSmallProgram else "program_large"
-        here.kernel = shipped_module("program", device, stream).get(name)
-        here.kernel.function_on(device, stream)
         if here.large.shared > FREE_SHARED:
             here.kernel.set_max_dynamic_shared(limit, device)
+        # The rest is cache.
+        used = most // here.large.block * (here.large.shared + BLOCK_SHARED)
+        here.kernel.set_shared_carveout((100 * used + whole - 1) // whole, device)
         return here
 
 

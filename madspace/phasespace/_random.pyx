@@ -15,15 +15,20 @@ from madspace.core.creation import empty
 
 
 cdef extern from "phasespace/random_args.h" namespace "madspace" nogil:
+    cdef struct PhiloxKeys:
+        pass
+    PhiloxKeys philox_keys(unsigned long long seed)
     cdef struct RandomArgs:
-        unsigned long long seed, offset
+        PhiloxKeys keys
+        unsigned long long offset
         long long n, width
+        unsigned int parts, pairs, events
         double* out
+    unsigned int kRandomBlock
 
 
 cdef enum:
     DEVICE_CPU = 1
-    BLOCK = 256
 
 cdef HostFunction _on_host = host_function("random_uniform")
 cdef dict _kernels = {}          # device id -> Kernel
@@ -41,12 +46,12 @@ cdef int fill(Tensor out, uint64_t seed, uint64_t offset) except -1:
     cdef Stream stream
     cdef Device device
     cdef Kernel kernel
-    cdef int64_t count = out.count()
+    cdef int64_t count = out.count(), pairs
     cdef int pushed
     cdef void* params[1]
     if count == 0:
         return 0
-    args.seed, args.offset, args.out = seed, offset, <double*>out.data_
+    args.keys, args.offset, args.out = philox_keys(seed), offset, <double*>out.data_
     args.n = out.shape_[0] if out.ndim_ > 0 else 1
     args.width = count // args.n
     if out.device_type_ == DEVICE_CPU:
@@ -60,12 +65,16 @@ cdef int fill(Tensor out, uint64_t seed, uint64_t offset) except -1:
         kernel = shipped_module("random", device, stream).get("random_uniform")
         kernel.function_on(device, stream)
         _kernels[device.id] = kernel
+    pairs = (args.width + 1) // 2
+    args.parts = <unsigned int>((pairs + kRandomBlock - 1) // kRandomBlock)
+    args.pairs = <unsigned int>min(pairs, kRandomBlock)
+    args.events = kRandomBlock // args.pairs
     params[0] = &args
     pushed = device.push()
     try:
         out.before(stream, True)
-        kernel.launch_raw(<unsigned int>((args.n * ((args.width + 1) // 2) + BLOCK - 1) // BLOCK), 1, 1, BLOCK, 1, 1, 0,
-                          stream, params)
+        kernel.launch_raw(<unsigned int>((args.n + args.events - 1) // args.events * args.parts), 1, 1,
+                          kRandomBlock, 1, 1, 0, stream, params)
         out.after(stream, True)
     finally:
         device.pop(pushed)

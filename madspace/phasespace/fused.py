@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from madspace.phasespace.columns import Column, Section, columns
 from madspace.phasespace.program import Program
 
-__all__ = ["fused_head", "fused_name", "fused_source"]
+__all__ = ["fused_head", "fused_name", "fused_source", "has_derivatives"]
 
 _WORDS = {Section.CONSTANTS: 1, Section.FOUR_INPUTS: 4, Section.FOUR_OUTPUTS: 4, Section.DRAWS: 1}
 _COLUMN_WORDS = 3
@@ -43,10 +43,14 @@ def fused_name(program: Program, output_shared: Sequence[bool], drawn: Sequence[
     return f"fused_{hashlib.sha256(repr(told).encode()).hexdigest()[:16]}"
 
 
+def has_derivatives(program: Program) -> bool:
+    """Tell whether a program computes derivatives of its ops."""
+    return any(step.op.endswith(("_vjp", "_jvp")) for step in program.steps)
+
+
 def fused_head(program: Program) -> str:
-    """Return what stands before the kernel of a program: with adjoints all steps are read with dual numbers."""
-    has_adjoints = any(step.op.endswith("_vjp") for step in program.steps)
-    define = "#define MS_WITH_ADJOINTS\n" if has_adjoints else ""
+    """Return what stands before the kernel of a program: with derivatives all steps are read with dual numbers."""
+    define = "#define MS_WITH_ADJOINTS\n" if has_derivatives(program) else ""
     return f'{define}#include "phasespace/fused_kernel.h"\nusing namespace madspace;\n'
 
 

@@ -18,17 +18,27 @@ from madspace.phasespace.graph import Graph
 from madspace.phasespace.host_arrays import HOST_KINDS, as_kind_of, checked, common_batch
 from madspace.phasespace.lowering import lower
 from madspace.phasespace.program import Program, ProgramArgument
+from madspace.phasespace.tangents import add_tangents, has_tangents
 from madspace.phasespace.types import BatchSize, DataType
 from madspace.phasespace.values import NamedValues, Value
 
-__all__ = ["Gradients", "compile_vjp"]
+__all__ = ["MOST_DIRECTIONS", "Gradients", "compile_vjp"]
 
 # The results that have gradients, and whether that of each argument or global is wanted.
 _Key: TypeAlias = tuple[tuple[int, ...], tuple[bool, ...]]
 
 
+# Forward mode pays on GPUs up to this many numbers: the steps are computed once, and all values stay in registers.
+MOST_DIRECTIONS = 8
+
+
 def compile_vjp(
-    graph: Graph, positions: Sequence[int], wanted: Sequence[bool], available: Mapping[str, tuple[int, int, int]]
+    graph: Graph,
+    positions: Sequence[int],
+    wanted: Sequence[bool],
+    available: Mapping[str, tuple[int, int, int]],
+    *,
+    most_directions: int = 0,
 ) -> Program:
     """Compile the gradients of a graph.
 
@@ -42,6 +52,9 @@ def compile_vjp(
         For each argument, then each global: whether its gradient is asked for.
     available : mapping
         Ops of the executor, with their numbers, inputs and outputs; -1 for lists of any length.
+    most_directions : int, optional
+        For up to so many numbers the slopes of the results along each of them are computed, by ops ``NAME_jvp`` that
+        only fused kernels have; for more, and where an op lacks them, gradients go back from the results.
 
     Returns
     -------
@@ -65,7 +78,11 @@ def compile_vjp(
     gradients = [code.new(len(scalars)) for scalars in lowered.outputs]
     seeds = [pair for pairs in zip(lowered.outputs, gradients, strict=True) for pair in zip(*pairs, strict=True)]
     asked = [argument for argument, flag in zip(arguments, wanted, strict=True) if flag]
-    found = add_gradients(code, seeds, {x for *_, scalars in asked for x in scalars}, available)
+    numbers = [x for *_, scalars in asked for x in scalars]
+    if len(numbers) <= most_directions and has_tangents(code, numbers, available):
+        found = add_tangents(code, seeds, numbers)
+    else:
+        found = add_gradients(code, seeds, set(numbers), available)
     zero = code.constant(0.0)
     return compile_code(
         code,
@@ -191,9 +208,9 @@ class Gradients:
             return [None] * len(wanted)
         key = positions, tuple(wanted)
         if key not in self._gpu_ops:
-            program = compile_vjp(self._function, *key, self._table)
+            program = compile_vjp(self._function, *key, self._table, most_directions=MOST_DIRECTIONS)
             is_shared = [*self._is_shared, *[False] * len(positions)]
-            self._gpu_ops[key] = ProgramOp(program, None, is_shared, [False] * len(program.outputs), "compiled")
+            self._gpu_ops[key] = ProgramOp(program, None, is_shared, [False] * len(program.outputs), "any")
         arrays = [*args, *(output_grads[i] for i in positions)]
         found = iter(self._gpu_ops[key](arrays, None, None, as_tensors, None) or ())
         return [next(found) if flag else None for flag in wanted]

@@ -148,7 +148,7 @@ class FunctionRuntime:
             The results do not fit into the device's memory, or the driver refused the launch.
         """
         results = self._run(args, out, stream, _draw(seed, offset, n_events), as_tensors=True)
-        return [x if isinstance(x, Tensor) or out is not None else asarray(x) for x in results]
+        return results if out is not None else [x if isinstance(x, Tensor) else asarray(x) for x in results]
 
     def arrays(
         self,
@@ -275,10 +275,12 @@ class FunctionRuntime:
         is_known = self._global_names and all(
             x is None or isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args
         )
-        if not is_known and not all(isinstance(x, HOST_KINDS) or (x is None and draw) for x in args):
-            results = self._gpu_op()(list(args), out, stream, as_tensors, draw)
-            if results is not None:
-                return results
+        for x in () if is_known else args:
+            if x is not None and not isinstance(x, HOST_KINDS):
+                results = self._gpu_op()(list(args), out, stream, as_tensors, draw)
+                if results is not None:
+                    return results
+                break
         if stream is not None:
             raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
         return self._run_on_cpu(args, out, draw, as_tensors)

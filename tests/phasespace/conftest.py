@@ -82,8 +82,8 @@ def program_kernels(real_gpu):
         import fake_driver
 
         warp_machine.register(fake_driver.load(), "phasespace")
-        shipped = "".join(text.partition("namespace madspace;")[2] for _, text in fuse_programs.sources())
-        warp_machine.register_fused(fake_driver.load(), shipped)
+        for _, text in fuse_programs.sources():
+            warp_machine.register_fused(fake_driver.load(), text.partition("namespace madspace;")[2])
 
 
 @pytest.fixture(autouse=True)

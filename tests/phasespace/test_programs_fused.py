@@ -134,14 +134,23 @@ def test_shipped_sources_are_those_of_the_tool():
 
 def test_a_shipped_kernel_runs_without_a_compiler(device, program_kernels, monkeypatch):
     monkeypatch.setattr(jit, "compile_image", None)
-    function, arguments = chain(4), chain_arguments(4, 150)
-    assert jit.shipped_stem(fused_name(compile_graph(function, op_table()), [False] * 7)) == "fused_chains"
+    n, batch = 4, 150
+    function, drawn = fuse_programs.mapped(n)
+    program = compile_graph(function, op_table())
+    for randoms in ((), drawn):
+        assert jit.shipped_stem(fused_name(program, [False] * (n + 3), randoms)) == "fused_chains"
+    arguments = chain_arguments(n, batch)
     check(FunctionRuntime(function).call(put(*arguments)), FunctionRuntime(function).call(arguments))
+    unknown = [None] * len(drawn)
+    conditions = arguments[len(drawn) :]
+    expected = FunctionRuntime(function).call([*unknown, *conditions], seed=7, offset=3)
+    check(FunctionRuntime(function).call([*unknown, *put(*conditions)], seed=7, offset=3), expected)
 
 
 def test_the_launched_kernel(fake, program_kernels):
     """Fused where it comes with the package, else interpreted."""
-    for function, arguments, prefix in [(chain(3), chain_arguments(3, 5), "fused_"), (mixed(), ARRAYS, "program_")]:
+    mapped, _ = fuse_programs.mapped(3)
+    for function, arguments, prefix in [(mapped, chain_arguments(3, 5), "fused_"), (mixed(), ARRAYS, "program_")]:
         runtime, arrays = FunctionRuntime(function), put(*arguments)
         fake.clear_log()
         runtime.call(arrays)

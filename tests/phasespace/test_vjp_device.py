@@ -8,8 +8,9 @@ from program_points import function_of
 import madspace
 from madspace import TPropagatorMapping, batch_float, batch_float_array, batch_int, single_float
 from madspace.cpu import _programs
+from madspace.phasespace import jit
 from madspace.phasespace.fused import fused_source
-from madspace.phasespace.gradients import compile_vjp
+from madspace.phasespace.gradients import MOST_DIRECTIONS, compile_vjp
 
 F = batch_float
 pytestmark = pytest.mark.needs("nvrtc")
@@ -30,7 +31,7 @@ def vjp(real_gpu):
             import fake_driver
 
             positions = [i for i, x in enumerate(output_grads) if x is not None]
-            program = compile_vjp(function, positions, wanted, _programs.op_table())
+            program = compile_vjp(function, positions, wanted, _programs.op_table(), most_directions=MOST_DIRECTIONS)
             warp_machine.register_fused(fake_driver.load(), fused_source(program, [False] * len(program.outputs)))
         found = function.vjp(put(arguments), put(output_grads), wanted)
         return [None if x is None else x.numpy() for x in found]
@@ -107,3 +108,21 @@ def test_integers_have_no_gradients():
     arguments = put([np.ones(3, np.int32), np.ones(3)])
     with pytest.raises(madspace.DTypeError, match=r"output_grads\[0\] \(y0\): expected None for a result of int32"):
         function.vjp(arguments, put([np.ones(3), None]))
+
+
+@pytest.mark.parametrize("beams", [True, False])
+def test_shipped_gradients_need_no_compiler(monkeypatch, beams):
+    monkeypatch.setattr(jit, "compile_image", None)
+    size, mapping = 70, TPropagatorMapping([0, 1], 0.8)
+    rng = np.random.default_rng(3)
+    arguments = [*0.05 + 0.9 * rng.random((5, size)), np.array([500.0]), *np.array([[80.0], [5.0], [0.0]])]
+    results = mapping.map_forward(arguments)
+    gradients = [*(rng.normal(size=x.shape) for x in results[:-1]), 1 / results.det]
+    if not beams:
+        gradients[:2] = None, None
+    wanted = [True] * 5 + [False] * 4
+    found = mapping.vjp(put(arguments), [], put(gradients), input_requires_grad=wanted)
+    same(
+        [None if x is None else x.numpy() for x in found],
+        mapping.vjp(arguments, [], gradients, input_requires_grad=wanted),
+    )

@@ -4,6 +4,9 @@
 alignas(1024) double program_memory[machine::kSharedBytes / sizeof(double)];  // their dynamic shared memory
 
 #include "phasespace/program.cu"
+
+#undef __shared__
+#define __shared__ static
 #include "phasespace/random.cu"
 
 char* machine::shared = reinterpret_cast<char*>(program_memory);

@@ -79,7 +79,7 @@ MS_FN Dual reciprocal(Dual x) {
 }
 
 // The root of a constant 0 is one, though the slope of the root is infinite there.
-MS_FN Dual root_of(double y, double slope) { return {y, madspace::select(slope == 0.0, 0.0, 0.5 * slope / y)}; }
+MS_FN Dual root_of(double y, double slope) { return {y, madspace::select(slope == 0.0, 0.0, 0.5 / y * slope)}; }
 
 MS_FN Dual root(Dual x) { return root_of(madspace::root(x.value), x.slope); }
 
@@ -90,9 +90,9 @@ MS_FN Dual fifth_root(Dual x) {
     return {y, 0.2 * y / x.value * x.slope};
 }
 
-MS_FN Dual natural_log(Dual x) { return {madspace::natural_log(x.value), x.slope / x.value}; }
+MS_FN Dual natural_log(Dual x) { return {madspace::natural_log(x.value), 1.0 / x.value * x.slope}; }
 
-MS_FN Dual log_1p(Dual x) { return {madspace::log_1p(x.value), x.slope / (1.0 + x.value)}; }
+MS_FN Dual log_1p(Dual x) { return {madspace::log_1p(x.value), 1.0 / (1.0 + x.value) * x.slope}; }
 
 MS_FN Dual exponential(Dual x) {
     const double y = madspace::exponential(x.value);
@@ -110,7 +110,7 @@ MS_FN DualCosSin half_turns(Dual h) { return turned(madspace::half_turns(h.value
 MS_FN Dual arctan2(Dual y, Dual x) {
     const double norm_2 = x.value * x.value + y.value * y.value;
     const double moment = x.value * y.slope - y.value * x.slope;
-    return {madspace::arctan2(y.value, x.value), madspace::select(moment == 0.0, 0.0, moment / norm_2)};
+    return {madspace::arctan2(y.value, x.value), madspace::select(moment == 0.0, 0.0, 1.0 / norm_2 * moment)};
 }
 
 MS_END_DUAL_NAMESPACE

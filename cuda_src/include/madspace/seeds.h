@@ -6,6 +6,12 @@
 #if MS_GPU
 MS_BEGIN_NAMESPACE
 
+#ifdef MS_WITH_ADJOINTS
+// The compiler takes two pieces of assembly for different things, and with them all that is computed from them. Where
+// steps are computed once per direction it must see that the values are the same; the second one has more digits.
+MS_FN double reciprocal_seed(double x) { return __nvvm_rcp_approx_ftz_d(x); }
+MS_FN double root_seed(double x) { return __nvvm_rsqrt_approx_d(x); }
+#else
 MS_FN double reciprocal_seed(double x) {
     double y;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
@@ -18,6 +24,7 @@ MS_FN double root_seed(double x) {
     asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
     return y;
 }
+#endif
 
 MS_END_NAMESPACE
 #endif
