@@ -139,6 +139,16 @@ cdef int wait_until_done(Use use) except -1:
     return 0
 
 
+cdef int finish(Stream stream) except -1:
+    cdef int pushed = stream.device.push()
+    try:
+        with nogil:
+            drv.stream_synchronize(stream.handle_)
+    finally:
+        stream.device.pop(pushed)
+    return 0
+
+
 cdef CUresult wait_behind(dict uses, CUcontext context, CUstream stream, bint* captured) noexcept:
     cdef Use use
     cdef CUresult code

@@ -15,7 +15,7 @@ from madspace.core._numbers cimport whole_number
 from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_of, recording_with
 from madspace.core._staging cimport upload
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport Use, Work, is_captured, is_same, key_of, lasting, work_on
+from madspace.core._uses cimport Use, Work, finish, is_captured, is_same, key_of, lasting, work_on
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.allocator cimport Allocator
 from madspace.core.current cimport pick_stream
@@ -337,11 +337,16 @@ cdef class Buffer:
 
     cdef int after_elsewhere(self, Work work, bint write) except -1:
         cdef Use use
-        if self.ptr_ == 0 or work.is_captured():
-            return 0
-        if work.key is None:
-            work.key = key_of(work.stream)
-        use = work.note(None if self.uses_ is None else self.uses_.get(work.key))
+        try:
+            if self.ptr_ == 0 or work.is_captured():
+                return 0
+            if work.key is None:
+                work.key = key_of(work.stream)
+            use = work.note(None if self.uses_ is None else self.uses_.get(work.key))
+        except Exception:
+            # A use that no one knows of must be over before the memory goes to others.
+            finish(work.stream)
+            raise
         if self.uses_ is None:
             self.uses_ = {}
         self.uses_[work.key] = use

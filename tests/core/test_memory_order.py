@@ -117,6 +117,32 @@ def test_a_failure_to_note_one_use_does_not_lose_the_other(fake, device, buffer)
     assert names[names.index("cuMemcpyDtoDAsync") :].count("cuEventRecord") == 2
 
 
+@pytest.mark.parametrize("name", ["cuEventRecord", "cuStreamIsCapturing", "cuEventCreate", "cuStreamWaitEvent"])
+def test_a_use_that_cannot_be_noted_is_over_before_the_free(fake, device, name):
+    for nth in range(1, 9):
+        late = Stream(device)
+        fake.defer(late)
+        source, target = device.pool.allocate(N), device.pool.allocate(N, stream=late)
+        source.fill(5)
+        fake.clear_failures()
+        fake.fail(name, nth)
+        try:
+            target.copy_from(source, stream=late)
+        except DriverError:
+            copied = "cuMemcpyDtoDAsync" in fake.names()
+        else:
+            break
+        finally:
+            fake.clear_failures()
+        source.close()
+        if copied:
+            assert byte(target) == 5
+        fake.check()
+        fake.clear_log()
+    else:
+        pytest.fail("expected a copy without a failure at last")
+
+
 def test_a_buffer_outlives_its_stream_and_its_thread(device):
     made = []
 
