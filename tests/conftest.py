@@ -70,6 +70,7 @@ CAPABILITIES = {
     "cmake": lambda: shutil.which("cmake") is not None,
     "pkg_config": lambda: shutil.which("pkg-config") is not None,
     "x86_64": lambda: platform.machine() == "x86_64",
+    "ptx_images": lambda: any((ROOT / "madspace" / "_cubins").glob("*.ptx")),
     "fork": lambda: hasattr(os, "fork"),
     "no_driver": lambda: not Path("/dev/nvidiactl").exists(),
 }

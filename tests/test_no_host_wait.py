@@ -37,6 +37,7 @@ HOST_ONLY = {
     *("compile", "compile_image", "device_count", "get_include", "get_num_threads", "is_available", "memory_stats"),
     *("set_allocator", "set_num_threads", "statistics.clear", "statistics.records", "statistics.report"),
     *("statistics.__call__", "MemoryStats.count", "MemoryStats.index", "TPropagatorMapping.random_dim", "capture"),
+    *("TPropagatorMapping.build_forward_impl", "TPropagatorMapping.build_inverse_impl"),
     *("WorkspaceLayout.offset", "WorkspaceLayout.reserve", "WorkspaceLayout.size", "kda.get_workspace_size"),
     *("BoundKernel.set", "Kernel.allow_large_clusters", "Kernel.attributes", "Kernel.occupancy"),
     *("Kernel.set_max_dynamic_shared", "Kernel.set_shared_carveout", "Module.get", "Stream.from_handle"),

@@ -43,7 +43,10 @@ for heads in (1, 200):
     ("targets", "launches"),
     [
         ("sm_90a,compute_80", ["kda_prepare_128 0", "kda_scan_128 1", "kda_forward_wide_128 0"]),
-        ("compute_80", ["kda_prepare_128 0", "kda_scan_128 0", "kda_forward_128 0"]),
+        pytest.param(
+            *("compute_80", ["kda_prepare_128 0", "kda_scan_128 0", "kda_forward_128 0"]),
+            marks=pytest.mark.needs("ptx_images"),
+        ),
     ],
     ids=["own", "ptx"],
 )
