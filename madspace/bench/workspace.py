@@ -36,7 +36,7 @@ def measure(case: Case, kind: str, device: str, twin: CTwin | None, options: arg
     samples = {f"{way} host": call.host for way, call in ways.items()}
     if twin is not None:
         samples["c host"] = workspace_calls.c_host(workspace_calls.make("own", inputs, device, twin, reuse=True), twin)
-    _store(result, interleaved(samples, options.host_iterations))
+    _store(result, interleaved(samples, -(-options.host_iterations // workspace_calls.ENQUEUED)))
     batch = options.calls_per_repeat
     batches = {f"{way} e2e": call.batch_and_wait(batch) for way, call in ways.items()}
     _store(result, interleaved(batches, options.e2e_repeats))
