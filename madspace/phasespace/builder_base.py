@@ -2,7 +2,7 @@
 
 import inspect
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
 from madspace.errors import ShapeError, UnsupportedOpError
@@ -119,6 +119,24 @@ class BuilderBase:
 R = TypeVar("R", covariant=True)
 
 
+def described(name: str) -> str:
+    """Return the help of an instruction's method: what it takes and gives, by type, or why it is refused."""
+    opcode = catalogue()[name]
+    if opcode.reason:
+        return f"Raise `UnsupportedOpError`: {opcode.reason}."
+    taken = ", ".join(
+        f"{argument} ({told})" for argument, told in zip(opcode.arguments, opcode.inputs, strict=False)
+    ) or ", ".join(opcode.arguments)
+    given = ", ".join(opcode.outputs) or "nothing"
+    return (
+        f"Add the instruction ``{name}`` and return its results as `Value`s.\n\n"
+        f"Takes {taken or 'nothing'}; gives {given}: f is float64, i int32, in brackets the shape of an event.\n"
+        "Numbers and earlier results are taken for arguments; energies, masses and momenta are in one unit, GeV say,\n"
+        "and angles in radians.\n\n"
+        "Raises TypeError, DTypeError or ShapeError where an argument does not fit."
+    )
+
+
 class OpMethod(Generic[R]):
     """The method of a builder that adds an instruction: its name is the attribute's, its arguments the catalogue's."""
 
@@ -132,13 +150,27 @@ class OpMethod(Generic[R]):
         self.is_variadic = opcode.is_variadic
         has_fixed_results = bool(opcode.outputs) and "*" not in opcode.outputs
         self.is_single = len(opcode.outputs) == 1 if has_fixed_results else name in _SINGLE_RESULT
+        self._of_the_class = self._function(owner)
+
+    def _function(self, owner: type) -> Callable[..., R]:
+        """Return what the class shows: a function with a name, a signature and help."""
+
+        def method(builder: BuilderBase, *args: Any, **named: Any) -> R:
+            return BoundOp(builder, self)(*args, **named)
+
+        method.__name__, method.__qualname__ = self.name, f"{owner.__qualname__}.{self.name}"
+        method.__module__, method.__doc__ = owner.__module__, described(self.name)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        names = ("self", *self.arguments)
+        vars(method)["__signature__"] = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+        return method
 
     @overload
-    def __get__(self, builder: None, owner: type) -> "OpMethod[R]": ...
+    def __get__(self, builder: None, owner: type) -> Callable[..., R]: ...
     @overload
     def __get__(self, builder: BuilderBase, owner: type) -> "BoundOp[R]": ...
-    def __get__(self, builder: BuilderBase | None, owner: type) -> "OpMethod[R] | BoundOp[R]":
-        return self if builder is None else BoundOp(builder, self)
+    def __get__(self, builder: BuilderBase | None, owner: type) -> "Callable[..., R] | BoundOp[R]":
+        return self._of_the_class if builder is None else BoundOp(builder, self)
 
 
 class BoundOp(Generic[R]):
@@ -153,6 +185,13 @@ class BoundOp(Generic[R]):
     @property
     def __name__(self) -> str:
         return self._method.name
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return described(self._method.name)
+
+    def __repr__(self) -> str:
+        return f"<{self._method.name}({', '.join(self._method.arguments)}) of {self._builder!r}>"
 
     @property
     def __signature__(self) -> inspect.Signature:

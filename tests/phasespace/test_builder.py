@@ -26,6 +26,11 @@ def test_every_opcode_has_its_method_and_no_other():
         bound = getattr(builder(), name)
         assert tuple(inspect.signature(bound).parameters) == method.arguments == catalogue()[name].arguments
         assert bound.__name__ == name
+        shown = getattr(FunctionBuilder, name)
+        assert tuple(inspect.signature(shown).parameters) == ("self", *method.arguments)
+        assert shown.__qualname__ == f"FunctionBuilder.{name}"
+        assert bound.__doc__ == shown.__doc__
+        assert ("UnsupportedOpError" in shown.__doc__) == bool(catalogue()[name].reason)
 
 
 @pytest.mark.parametrize(
