@@ -1,1 +1,3 @@
 """No public names: its functions are for `fwd`."""
+
+def n_recalled() -> int: ...

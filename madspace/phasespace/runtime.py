@@ -7,6 +7,7 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from madspace.core._foreign import release_inputs
 from madspace.core.creation import asarray
 from madspace.core.tensor import Tensor
 from madspace.errors import ShapeError, UnsupportedOpError
@@ -260,8 +261,19 @@ class FunctionRuntime:
         return self._gradients.of_arguments(args, output_grads, input_requires_grad)
 
     def release_inputs(self, *, wait: bool = False) -> int:
-        """Return 0, the number of inputs still held: a call on the CPU is over when it returns."""
-        return 0
+        """Give inputs of other libraries back to their owners, as `madspace.release_inputs` does.
+
+        Parameters
+        ----------
+        wait : bool, optional
+            Whether to wait on the host until the calls that read them are done.
+
+        Returns
+        -------
+        int
+            How many arrays are still held, those of other calls counted in.
+        """
+        return release_inputs(wait=wait)
 
     def _run(
         self, args: Sequence[Any], out: Sequence[Any] | None, stream: Any, draw: Draw | None, *, as_tensors: bool

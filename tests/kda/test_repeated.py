@@ -9,6 +9,7 @@ from kda.oracle import relative_l2
 import madspace
 from madspace import Stream, Workspace, kda
 from madspace.errors import ClosedError, WorkspaceError
+from madspace.kda._memo import n_recalled
 
 OUT = 4e-3
 
@@ -46,8 +47,10 @@ def call(device, kda_kernels):
 
 
 def test_it_is_the_same(call):
+    before = n_recalled()
     for _ in range(3):
         assert call() < OUT
+    assert n_recalled() == before + 3
 
 
 def test_contents_are_not_remembered(call, device):
@@ -77,7 +80,9 @@ def test_zero_of_the_other_sign(device, kda_kernels):
 @pytest.mark.parametrize("name", ["q", "k", "v", "g", "beta", "A_log", "dt_bias", "out", "final_state", "workspace"])
 def test_another_array(call, device, name):
     other = Repeated(device, t=20, seed=2).arguments[name]
+    before = n_recalled()
     assert call(**{name: other}) < OUT
+    assert n_recalled() == before
     assert call() < OUT
 
 
