@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NoReturn, SupportsIndex
 
-from madspace.phasespace.builder_base import BuilderBase, OpMethod, positions
+from madspace.phasespace.builder_base import BuilderBase, OpMethod, position_of, positions
 from madspace.phasespace.function import Function
 from madspace.phasespace.types import BatchSize, DataType, Type
 from madspace.phasespace.values import NamedValues, Value, ValueLike, as_value
@@ -60,7 +60,7 @@ class FunctionBuilder(BuilderBase):
 
     def input(self, index: SupportsIndex) -> Value:
         """Return the argument at a position."""
-        position = index.__index__()
+        position = position_of(index, "input")
         if not 0 <= position < len(self._inputs):
             raise IndexError(f"input index: expected 0 to {len(self._inputs) - 1}, got {position}")
         return self._inputs[position]
@@ -71,7 +71,7 @@ class FunctionBuilder(BuilderBase):
 
     def output(self, index: SupportsIndex, value: ValueLike) -> None:
         """Make a value the result at a position."""
-        position = index.__index__()
+        position = position_of(index, "output")
         if not 0 <= position < len(self._outputs):
             raise IndexError(f"output index: expected 0 to {len(self._outputs) - 1}, got {position}")
         result = as_value(value)
@@ -82,7 +82,7 @@ class FunctionBuilder(BuilderBase):
 
     def output_range(self, start_index: SupportsIndex, values: Sequence[ValueLike]) -> None:
         """Make values the results from `start_index` on."""
-        start = start_index.__index__()
+        start = position_of(start_index, "output")
         for i, value in zip(positions(start, start + len(values), len(self._outputs), "output"), values, strict=True):
             self.output(i, value)
 

@@ -1,6 +1,7 @@
 """What every instruction of a `FunctionBuilder` goes through: types, constants, common subexpressions."""
 
 import inspect
+import operator
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
@@ -22,6 +23,9 @@ class BuilderBase:
     """Records instructions; `FunctionBuilder` adds the methods that users call."""
 
     def __init__(self, input_types: NamedTypes, output_types: NamedTypes) -> None:
+        for name, types in (("input_types", input_types), ("output_types", output_types)):
+            if not isinstance(types, NamedTypes):
+                raise TypeError(f"{name}: expected NamedTypes, got {types!r}")
         self._input_names = input_types.keys()
         self._output_names = output_types.keys()
         self._output_types = output_types.values()
@@ -213,9 +217,17 @@ class BoundOp(Generic[R]):
 _SINGLE_RESULT = frozenset({"stack", "cat", "batch_size", "full", "squeeze", "unsqueeze"})
 
 
+def position_of(index: SupportsIndex, name: str) -> int:
+    """Return an index as an int; TypeError where it is none."""
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise TypeError(f"{name} index: expected an int, got {index!r}") from None
+
+
 def positions(start: SupportsIndex, end: SupportsIndex, count: int, name: str) -> range:
     """Return a range of positions; IndexError if it is not inside ``0 .. count``."""
-    first, last = start.__index__(), end.__index__()
+    first, last = position_of(start, name), position_of(end, f"{name} end")
     if not 0 <= first <= count:
         raise IndexError(f"{name} index: expected 0 to {count}, got {first}")
     if not first <= last <= count:

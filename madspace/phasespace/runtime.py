@@ -66,6 +66,8 @@ class FunctionRuntime:
     """
 
     def __init__(self, function: Graph, context: Context | None = None, *, jit: bool | None = None) -> None:
+        if not isinstance(function, Graph):
+            raise TypeError(f"function: expected a Function, got {function!r}")
         self._function = function
         self._kernels = "any" if is_wanted(jit) else "shipped"
         self._context = default_context() if context is None else context

@@ -140,8 +140,10 @@ class _NamedVector(Generic[T]):
             if len(entries) != len(values):
                 raise ShapeError(f"values: expected {len(entries)} entries, one per key, got {len(values)}")
             entries = list(zip(entries, values, strict=True))
-        for name, item in entries:
-            self.push_back(name, item)
+        for entry in entries:
+            if not isinstance(entry, tuple | list) or len(entry) != 2:
+                raise TypeError(f"keys: expected (name, item) pairs, or names with values beside them, got {entry!r}")
+            self.push_back(*entry)
 
     def push_back(self, name: str, item: T) -> None:
         """Append an entry; a name that is there already raises ValueError."""
@@ -193,6 +195,12 @@ class NamedTypes(_NamedVector[Type]):
     """Types with names, in order."""
 
     __slots__ = ()
+
+    def push_back(self, name: str, item: Type) -> None:
+        """Append a type; a name that is there already raises ValueError."""
+        if not isinstance(item, Type):
+            raise TypeError(f"{name}: expected a Type, batch_float for one, got {item!r}")
+        super().push_back(name, item)
 
 
 class NamedValues(_NamedVector[Value]):

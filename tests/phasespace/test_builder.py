@@ -6,7 +6,16 @@ import pytest
 from program_points import FOLDER, function_of, names_of
 
 import madspace
-from madspace import FunctionBuilder, NamedTypes, Value, batch_float, batch_four_vec, batch_int, single_float
+from madspace import (
+    FunctionBuilder,
+    FunctionRuntime,
+    NamedTypes,
+    Value,
+    batch_float,
+    batch_four_vec,
+    batch_int,
+    single_float,
+)
 from madspace.phasespace.builder_base import OpMethod
 from madspace.phasespace.opcodes import Group, catalogue
 
@@ -233,3 +242,22 @@ def test_several_results_come_as_a_list():
     assert [str(x.type) for x in b.unstack(b.input(0))] == ["float[batch_size]"]
     assert [str(x.type) for x in b.pop(b.input(0))] == ["float[batch_size, 0]", "float[batch_size]"]
     assert isinstance(b.squeeze(b.input(0)), Value)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: NamedTypes({"a": batch_float}), r"keys: expected \(name, item\) pairs, .* got 'a'"),
+        (lambda: NamedTypes([("a", float)]), "a: expected a Type, batch_float for one, got <class 'float'>"),
+        (lambda: NamedTypes(["a"], [3]), "a: expected a Type, batch_float for one, got 3"),
+        (lambda: FunctionBuilder(1, 2), "input_types: expected NamedTypes, got 1"),
+        (lambda: FunctionBuilder(NamedTypes(), [("a", batch_float)]), "output_types: expected NamedTypes, got"),
+        (lambda: builder().input("x0"), "input index: expected an int, got 'x0'"),
+        (lambda: builder().output("y0", 1.0), "output index: expected an int, got 'y0'"),
+        (lambda: builder().input_range(0, None), "input end index: expected an int, got None"),
+        (lambda: FunctionRuntime("a.json"), "function: expected a Function, got 'a.json'"),
+    ],
+)
+def test_what_is_no_graph_is_named(build, message):
+    with pytest.raises(TypeError, match=message):
+        build()
