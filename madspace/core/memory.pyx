@@ -344,8 +344,9 @@ cdef class Buffer:
                 work.key = key_of(work.stream)
             use = work.note(None if self.uses_ is None else self.uses_.get(work.key))
         except Exception:
-            # A use that no one knows of must be over before the memory goes to others.
-            finish(work.stream)
+            # A use that no one knows of must be over before the memory goes to others. In a capture nothing runs.
+            if not is_captured(work.stream):
+                finish(work.stream)
             raise
         if self.uses_ is None:
             self.uses_ = {}

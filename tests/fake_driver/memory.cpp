@@ -1,6 +1,8 @@
 // Memory pools, allocations, copies and fills over host memory.
 // Fresh and freed memory is filled with 0xFF (NaN in every float type); freed memory stays in quarantine, so that
 // late reads see NaN and late writes are found.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +13,6 @@ namespace fake {
 
 constexpr uint64_t kDeviceBytes = 4ull << 30;
 constexpr uint64_t kQuarantineBytes = 256ull << 20;
-constexpr size_t kAlignment = 512;     // what the driver's pools give
 constexpr size_t kPoisonCheck = 4096;  // how much at each end of a freed block is looked at
 
 Memory* memory_at(uintptr_t address) {
@@ -62,15 +63,29 @@ static void count(Memory* memory, int sign) {
     pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
 }
 
+// Blocks begin at multiples of a page, at addresses whose upper half is odd and large: what else kernels are given,
+// numbers and code, is not taken for one of them.
+constexpr size_t kPage = 4096;
+static size_t mapped_size(size_t size) { return (std::max<size_t>(size, 1) + kPage - 1) / kPage * kPage; }
+static char* map_memory(size_t size) {
+    static uintptr_t next = 0x2bad00000000;
+    size_t n = mapped_size(size);
+    if ((next + n) >> 32 != next >> 32) next = (next >> 32 | 1) + 2ull << 32;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    void* base = mmap(reinterpret_cast<void*>(next), n, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (base == MAP_FAILED) return nullptr;
+    next += n;
+    return static_cast<char*>(base);
+}
+
 static Memory* allocate(Kind kind, size_t size, int device, Pool* pool) {
     auto* memory = new Memory(kind);
-    size_t rounded = (std::max<size_t>(size, 1) + kAlignment - 1) / kAlignment * kAlignment;
-    memory->base = static_cast<char*>(std::aligned_alloc(kAlignment, rounded));
+    memory->base = map_memory(size);
     if (!memory->base) {
         delete memory;
         return nullptr;
     }
-    std::memset(memory->base, 0xFF, rounded);
+    std::memset(memory->base, 0xFF, mapped_size(size));
     memory->size = size;
     memory->device = device;
     memory->pool = pool;
@@ -93,7 +108,7 @@ static void release(Memory* memory) {
         inspect(oldest);
         s.quarantined -= oldest->size;
         s.memory.erase(reinterpret_cast<uintptr_t>(oldest->base));
-        std::free(oldest->base);  // the Memory itself stays: queued work may still name it
+        munmap(oldest->base, mapped_size(oldest->size));  // the Memory itself stays: queued work may still name it
         oldest->base = nullptr;
     }
 }
