@@ -82,11 +82,18 @@ def loads(text: str, new_builder: "Callable[[NamedTypes, NamedTypes], FunctionBu
     UnsupportedOpError
         An instruction is of those that this version lacks.
     """
-    document = json.loads(text)
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"file: expected the JSON of a function, got something else: {error}") from None
+    if not isinstance(document, dict):
+        raise ValueError(f"file: expected the JSON of a function, an object, got {type(document).__name__}")
     try:
         return _Reader(document, new_builder).function()
-    except (KeyError, TypeError, AttributeError) as error:
+    except KeyError as error:
         raise ValueError(f"file: expected the JSON of a function, got something without {error}") from error
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"file: expected the JSON of a function, got something else: {error}") from error
 
 
 class _Reader:
