@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import madspace
+from madspace.bench.timing import into_drained_queue
 
 MAX_KERNELS = 16
 COUNTS = (0, 16, 64)  # of parameters, beside the two of the usual kernel
@@ -199,14 +200,7 @@ class CTwin:
 
     def measurement(self, operation: Operation, repeats: int) -> Callable[[], float]:
         """Return a measurement: seconds per operation of several in a row, into a drained queue."""
-
-        def measure() -> float:
-            self.stream.synchronize()
-            seconds = operation.mean(repeats)
-            self.stream.synchronize()
-            return seconds
-
-        return measure
+        return into_drained_queue(self.stream.synchronize, lambda: operation.mean(repeats))
 
 
 def compiled(name: str, kind: type[ctypes.CDLL] = ctypes.CDLL, options: Sequence[str] = ()) -> ctypes.CDLL:

@@ -20,10 +20,9 @@ from madspace.bench import kda_peers
 from madspace.bench.c_twin import CTwin
 from madspace.bench.kda_cases import CASES, SMALL, Call, Case, Reference, chosen, host_inputs
 from madspace.bench.terminal import Progress, table
-from madspace.bench.timing import interleaved, pinned, timed
+from madspace.bench.timing import ENQUEUED, interleaved, into_drained_queue, pinned, timed
 
 REPLAYS = 20
-ENQUEUED = 16
 COLD_BYTES = 160e6  # three times the L2 cache of an H200
 MAX_SETS = 256
 ROUNDS, QUICK_ROUNDS = 21, 3
@@ -70,17 +69,10 @@ def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, 
     errors = reference.check(*call.results())
 
     enqueue = call.bound(stream=stream)
-
-    def host() -> float:
-        stream.synchronize()
-        seconds = timed(enqueue, ENQUEUED)
-        stream.synchronize()
-        return seconds
-
     graph, recording = captured([call], stream)
     samples = {
         "replay": replays(graph, stream),
-        "host": host,
+        "host": into_drained_queue(stream.synchronize, lambda: timed(enqueue, ENQUEUED)),
         "c_launch": twin.measurement(twin.kernels(recording), ENQUEUED),
     }
     sets = [call]

@@ -11,10 +11,10 @@ from ml_dtypes import bfloat16
 import madspace
 from madspace.bench.kda_reference import recurrence, relative_l2
 from madspace.bench.latency_cases import matches
+from madspace.bench.timing import COPY_BANDWIDTH
 
 RANDOM_HEADS = 8  # a large call then costs a copy only
 LOWER_BOUND = -5.0  # of the logarithm of a token's decay
-COPY_BANDWIDTH = 4.27e12  # bytes per second, read and written, of a device copy on an H200
 GATES = {"fast": None, "slow": -8.0}  # logits: normal ones forget within 16 tokens, -8 keeps 0.97 of everything there
 
 

@@ -20,11 +20,9 @@ import madspace
 from madspace.bench.c_twin import CTwin
 from madspace.bench.latency_cases import matches
 from madspace.bench.terminal import Progress, table
-from madspace.bench.timing import interleaved, pinned, timed
+from madspace.bench.timing import COPY_BANDWIDTH, ENQUEUED, interleaved, into_drained_queue, pinned, timed
 
 ENERGY = 1000.0
-COPY_BANDWIDTH = 4.27e12  # bytes per second, read and written, of a device copy on an H200
-ENQUEUED = 16  # calls of a sample of host time
 COLD_BYTES = 160e6  # three times the L2 cache of an H200
 MAX_SETS = 64  # small batches, which are bound by their launch, would need more
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -73,13 +71,7 @@ def gpu_case(
         call()
 
     def drained(function: Callable[[], None]) -> Callable[[], float]:
-        def measure() -> float:
-            stream.synchronize()
-            seconds = timed(function, ENQUEUED)
-            stream.synchronize()
-            return seconds
-
-        return measure
+        return into_drained_queue(stream.synchronize, lambda: timed(function, ENQUEUED))
 
     def waited() -> float:
         start = time.perf_counter()

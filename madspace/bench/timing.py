@@ -6,7 +6,7 @@ import time
 import timeit
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from madspace.bench.terminal import Progress
 
 # What is to be measured: seconds of one operation, or of several, one by one.
 Measurement = Callable[[], float | list[float]]
+S = TypeVar("S", float, list[float])
+
+ENQUEUED = 16  # calls of a sample of host time
+COPY_BANDWIDTH = 4.27e12  # bytes per second, read and written, of a device copy on an H200
 
 
 class Timed(Protocol):
@@ -96,6 +100,18 @@ def timed(call: Callable[[], Any], repeats: int) -> float:
     for _ in range(repeats):
         call()
     return (clock() - start) / repeats
+
+
+def into_drained_queue(wait: Callable[[], object], sample: Callable[[], S]) -> Callable[[], S]:
+    """Return a measurement: a sample that begins with nothing queued, and leaves nothing queued."""
+
+    def measure() -> S:
+        wait()
+        seconds = sample()
+        wait()
+        return seconds
+
+    return measure
 
 
 def sampled(calls: Mapping[str, Measurement], rounds: int, progress: Progress | None = None) -> dict[str, list[float]]:

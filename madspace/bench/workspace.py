@@ -18,7 +18,7 @@ from madspace.bench.c_twin import CTwin
 from madspace.bench.command import COUNTS
 from madspace.bench.kda_cases import SMALL, WORKSPACE_CASES, Case, Reference, chosen, host_inputs
 from madspace.bench.terminal import Progress, table
-from madspace.bench.timing import interleaved, pinned
+from madspace.bench.timing import ENQUEUED, interleaved, pinned
 
 WAYS = ("automatic", "reuse")
 
@@ -36,7 +36,7 @@ def measure(case: Case, kind: str, device: str, twin: CTwin | None, options: arg
     samples = {f"{way} host": call.host for way, call in ways.items()}
     if twin is not None:
         samples["c host"] = workspace_calls.c_host(workspace_calls.make("own", inputs, device, twin, reuse=True), twin)
-    _store(result, interleaved(samples, -(-options.host_iterations // workspace_calls.ENQUEUED)))
+    _store(result, interleaved(samples, -(-options.host_iterations // ENQUEUED)))
     batch = options.calls_per_repeat
     batches = {f"{way} e2e": call.batch_and_wait(batch) for way, call in ways.items()}
     _store(result, interleaved(batches, options.e2e_repeats))

@@ -11,10 +11,9 @@ import numpy as np
 import madspace
 from madspace.bench.c_twin import CTwin
 from madspace.bench.kda_cases import Call
-from madspace.bench.timing import timed
+from madspace.bench.timing import ENQUEUED, into_drained_queue, timed
 
 KINDS = ("own", "torch")
-ENQUEUED = 16  # calls of a sample of host time
 
 
 def has_torch() -> bool:
@@ -46,10 +45,7 @@ class HostCall:
 
     def host(self) -> list[float]:
         """Seconds to enqueue each of some calls, the first one into a drained queue."""
-        self.wait()
-        seconds = [timed(self.enqueue, 1) for _ in range(ENQUEUED)]
-        self.wait()
-        return seconds
+        return into_drained_queue(self.wait, lambda: [timed(self.enqueue, 1) for _ in range(ENQUEUED)])()
 
     def batch_and_wait(self, n: int) -> Callable[[], float]:
         """Return a measurement: seconds per call of a batch, the wait for it included."""
@@ -214,14 +210,7 @@ def c_host(call: OwnCall, twin: CTwin) -> Callable[[], list[float]]:
     with madspace.capture(twin.stream) as graph:
         call()
     operation = twin.kernels(graph)
-
-    def measure() -> list[float]:
-        call.wait()
-        seconds = operation.each(ENQUEUED)
-        call.wait()
-        return seconds
-
-    return measure
+    return into_drained_queue(call.wait, lambda: operation.each(ENQUEUED))
 
 
 def to_torch(x: Any, device: str) -> Any:
