@@ -58,5 +58,12 @@ cdef inline bint meet(const Range* a, const Range* b) noexcept nogil:
 cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t a_width,
                        const char* b, int64_t b_rows, int64_t b_stride, int64_t b_width) noexcept nogil
 
+# How errors tell of an argument.
+cdef tuple shape_of(const Operand* x)
+cdef tuple strides_told(const Operand* x)        # in elements
+cdef str describe_dtype(const Operand* x)
+
+cdef list listed(object arrays, str name)        # TypeError for what is no sequence
+
 # Gives results of an op the type of the array that they were computed from: `like` decides.
 cdef object hand_over(Tensor result, object like)

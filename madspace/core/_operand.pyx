@@ -180,6 +180,26 @@ cdef bint rows_overlap(const char* a, int64_t a_rows, int64_t a_stride, int64_t 
     return True
 
 
+cdef tuple shape_of(const Operand* x):
+    return tuple([x.shape[k] for k in range(x.ndim)])
+
+
+cdef tuple strides_told(const Operand* x):
+    return tuple([x.strides[k] for k in range(x.ndim)])
+
+
+cdef str describe_dtype(const Operand* x):
+    names = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+    return f"{names.get(x.code, 'type')}{x.bits}"
+
+
+cdef list listed(object arrays, str name):
+    try:
+        return list(arrays)
+    except TypeError:
+        raise TypeError(f"{name}: expected a sequence of arrays, got {type(arrays).__name__}") from None
+
+
 cdef object hand_over(Tensor result, object like):
     cdef const ExchangeTable* table
     cdef ManagedTensor* managed

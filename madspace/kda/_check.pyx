@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint16_t, uintptr_t
 
 from madspace.core._dtypes cimport CODE_BFLOAT, CODE_FLOAT, CODE_INT, dtype_name
 from madspace.core._layout cimport is_compact, product_overflows
-from madspace.core._operand cimport Intake, Operand
+from madspace.core._operand cimport Intake, Operand, shape_of, strides_told
 from madspace.kda._args cimport (
     Args, Strides, kMaxHostChannels, kOffsets64, kSlots64, kSnapshotBf16, kSnapshotOffsets64, kStateBf16,
 )
@@ -249,14 +249,6 @@ cdef inline Strides strides_of(Operand* x) noexcept:
     strides.token = x.strides[1] if x.shape[1] > 1 else 0
     strides.head = x.strides[2] if x.shape[2] > 1 else 0
     return strides
-
-
-cdef tuple shape_of(Operand* x):
-    return tuple([x.shape[k] for k in range(x.ndim)])
-
-
-cdef tuple strides_told(Operand* x):
-    return tuple([x.strides[k] for k in range(x.ndim)])
 
 
 cdef str told_dtype(Operand* x):

@@ -3,7 +3,9 @@
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy
 
-from madspace.core._operand cimport Intake, Operand, Range, hand_over, meet, rows_overlap
+from madspace.core._operand cimport (
+    Intake, Operand, Range, describe_dtype, hand_over, listed, meet, rows_overlap, shape_of, strides_told,
+)
 from madspace.core.device cimport Device
 from madspace.core.kernel cimport Kernel
 from madspace.core.memory cimport Buffer, allocate
@@ -208,8 +210,8 @@ cdef class EventOp:
             x.strides[0] = width
         if x.strides[0] < width or (width > 1 and x.strides[1] != 1):
             raise ShapeError(
-                f"{name}: expected rows that are contiguous and do not overlap, got strides "
-                f"{tuple([x.strides[k] for k in range(x.ndim)])} (in elements)"
+                f"{name}: expected rows that are contiguous and do not overlap, got strides {strides_told(x)} "
+                "(in elements)"
             )
         # The GPU stores momenta 16 bytes at a time.
         cdef int64_t alignment = 16 if on_gpu and width > 1 else 8
@@ -286,21 +288,5 @@ cdef class EventOp:
         return kernel
 
 
-cdef list listed(object arrays, str name):
-    try:
-        return list(arrays)
-    except TypeError:
-        raise TypeError(f"{name}: expected a sequence of arrays, got {type(arrays).__name__}") from None
-
-
 cdef inline int64_t padded(int64_t nbytes):
     return (nbytes + OUTPUT_ALIGNMENT - 1) // OUTPUT_ALIGNMENT * OUTPUT_ALIGNMENT
-
-
-cdef tuple shape_of(Operand* x):
-    return tuple([x.shape[k] for k in range(x.ndim)])
-
-
-cdef str describe_dtype(Operand* x):
-    names = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
-    return f"{names.get(x.code, 'type')}{x.bits}"

@@ -6,7 +6,9 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
-from madspace.core._operand cimport Intake, Operand, hand_over, rows_overlap
+from madspace.core._operand cimport (
+    Intake, Operand, describe_dtype, hand_over, listed, rows_overlap, shape_of, strides_told,
+)
 from madspace.core.memory cimport Buffer, allocate
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
 from madspace.phasespace._program_plan cimport (
@@ -240,10 +242,7 @@ cdef class ProgramOp:
         cdef Operand* x
         if out is None:
             return [None] * self.n_outputs_
-        try:
-            results = list(out)
-        except TypeError:
-            raise TypeError(f"out: expected a sequence of arrays, got {type(out).__name__}") from None
+        results = listed(out, "out")
         if len(results) != self.n_outputs_:
             raise ShapeError(f"out: expected {self.n_outputs_} entries ({', '.join(self.output_names)}), "
                              f"got {len(results)}")
@@ -277,14 +276,15 @@ cdef class ProgramOp:
             raise ValueError(f"{name}: expected a writable array, got a read-only one")
         for k in range(kind.ndim - 1, -1, -1):
             if kind.shape[k] != 1 and x.strides[1 + k] != expected and kind.count > 0:
-                raise ShapeError(f"{name}: expected events that are contiguous, got strides {strides_of(x)} "
+                raise ShapeError(f"{name}: expected events that are contiguous, got strides {strides_told(x)} "
                                  "(in elements)")
             x.strides[1 + k] = expected
             expected *= kind.shape[k]
         if length <= 1:
             x.strides[0] = kind.count
         if x.strides[0] < kind.count:
-            raise ShapeError(f"{name}: expected events that do not overlap, got strides {strides_of(x)} (in elements)")
+            raise ShapeError(f"{name}: expected events that do not overlap, got strides {strides_told(x)} "
+                             "(in elements)")
         if <uintptr_t>x.data % (x.bits // 8) != 0:
             raise ShapeError(f"{name}: expected data aligned to {x.bits // 8} bytes, got {<uintptr_t>x.data:#x}")
         return 0
@@ -386,16 +386,3 @@ cdef bint is_number(object x):
 
 cdef str dtype_name(const Kind* kind):
     return "float64" if kind.code == CODE_FLOAT else "int32"
-
-
-cdef tuple shape_of(Operand* x):
-    return tuple([x.shape[k] for k in range(x.ndim)])
-
-
-cdef tuple strides_of(Operand* x):
-    return tuple([x.strides[k] for k in range(x.ndim)])
-
-
-cdef str describe_dtype(Operand* x):
-    names = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
-    return f"{names.get(x.code, 'type')}{x.bits}"
