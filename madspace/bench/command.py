@@ -35,12 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     others.add_argument(
         "--peers", metavar="NAME,...", help="libraries to measure where installed: all, none with --quick"
     )
+    others.add_argument(
+        "--kinds", metavar="NAME,...", help="of arrays: own, torch, cupy; all that are installed, own alone with --quick"
+    )
     others.add_argument("--upstream-python", metavar="PATH", help="interpreter with PyPI's madspace 0.2.1 (phasespace)")
     single = parser.add_argument_group("kda and workspace")
     single.add_argument("--gates", metavar="NAME,...", default="fast,slow", help="default: fast,slow")
-    single.add_argument(
-        "--kinds", metavar="NAME,...", help="own, and torch where that is installed and not with --quick"
-    )
     for option, (default, quick) in COUNTS.items():
         single.add_argument(option, type=_positive, metavar="N", help=f"default: {default}, {quick} with --quick")
 
@@ -193,7 +193,7 @@ def _check_names(options: argparse.Namespace) -> None:
     known = {
         "peers": [*_module("latency_peers").PEERS, *_module("kda_peers").PEERS],
         "gates": _module("kda_cases").GATES,
-        "kinds": _module("workspace_calls").KINDS,
+        "kinds": ["own", *_module("phasespace_arrays").PACKAGES],
     }
     for option, names in known.items():
         given = set(filter(None, (getattr(options, option) or "").split(",")))

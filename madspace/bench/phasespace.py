@@ -3,7 +3,7 @@
 On a GPU, for each batch size: device time by events over back-to-back launches ("device"; "cold" over so many sets of
 arrays that none is left in the L2 cache when it is used again, where that is possible), host time of a call, one of
 16 into a drained queue, beside launches of the same kernel from C; call and wait, beside launch of an empty kernel and
-wait from C, interleaved in the same run. On the CPU, one thread: ns per event, interleaved with PyPI's `madspace` 0.2.1
+wait from C, interleaved in the same run; host time on the arrays of other packages, where they are installed. On the CPU, one thread: ns per event, interleaved with PyPI's `madspace` 0.2.1
 where the interpreter of an environment with it is named. Results are checked (conservation, volume) before anything is
 timed.
 """
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import madspace
+from madspace.bench import phasespace_arrays
 from madspace.bench.c_twin import CTwin
 from madspace.bench.latency_cases import matches
 from madspace.bench.terminal import Progress, table
@@ -200,14 +201,15 @@ def run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     Parameters
     ----------
     options : argparse.Namespace
-        ``device``, ``cases`` (patterns of names), ``rounds``, ``quick``, ``seed`` and ``upstream_python``.
+        ``device``, ``cases`` (patterns of names), ``rounds``, ``quick``, ``seed``, ``kinds`` (of arrays) and
+        ``upstream_python``.
     progress : Progress
         Told what is measured.
 
     Returns
     -------
     dict
-        ``cases`` by name; ``isa`` on the CPU.
+        ``cases`` by name; ``isa`` on the CPU; ``left_out``, why packages are missing.
     """
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     sizes = SIZES[:3] if options.quick else SIZES
@@ -247,7 +249,28 @@ def _measure_on_gpu(
                 if matches(name, options.cases):
                     progress.start(f"phasespace: {name}")
                     cases[name] = gpu_case(mapping, len(order) + 1, n, twin, rounds, options.seed)
-    return {"cases": cases, "rounds": rounds}
+        left_out = _measure_packages(options, twin, rounds, progress, cases)
+    return {"cases": cases, "rounds": rounds, "left_out": left_out}
+
+
+def _measure_packages(
+    options: argparse.Namespace, twin: CTwin, rounds: int, progress: Progress, cases: dict[str, Any]
+) -> dict[str, str]:
+    """Add a case for each package whose arrays are asked for; returns why others are missing."""
+    order, power = MAPPINGS[0]
+    left_out: dict[str, str] = {}
+    for package in phasespace_arrays.PACKAGES:
+        name = f"cuda {package} order={order} power={power} n={phasespace_arrays.N_EVENTS}"
+        if (options.kinds and package not in options.kinds.split(",")) or not matches(name, options.cases):
+            continue
+        progress.start(f"phasespace: {name}")
+        if reason := phasespace_arrays.missing(package, twin.stream):
+            left_out[package] = reason
+            continue
+        inputs = host_inputs(len(order) + 1, phasespace_arrays.N_EVENTS, options.seed)
+        mapping = madspace.TPropagatorMapping(order, power)
+        cases[name] = phasespace_arrays.case(package, mapping, inputs, twin, rounds)
+    return left_out
 
 
 def tables(result: dict[str, Any]) -> str:
@@ -260,7 +283,7 @@ def tables(result: dict[str, Any]) -> str:
     def ratio(case: dict[str, Any], figure: str, of: str) -> str:
         return f"{case[figure]['median'] / case[of]['median']:.2f}"
 
-    if any("device" in x for x in cases.values()):
+    if any("c_launch" in x for x in cases.values()):
         head = ["us", "device", "cold", "floor", "share", "host", "x C", "call + wait", "x C"]
         rows = [
             [
@@ -275,8 +298,10 @@ def tables(result: dict[str, Any]) -> str:
                 ratio(x, "call_and_wait", "c_launch_and_wait"),
             ]
             for name, x in cases.items()
+            if "device" in x
         ]
-        return table(head, rows)
+        packages = {name: x for name, x in cases.items() if "intake" in x}
+        return (table(head, rows) if rows else "") + (phasespace_arrays.tables(packages) if packages else "")
     peers = [peer for peer in UPSTREAM_FIGURES if any(peer in x for x in cases.values())]
     rows = [
         [name, median(x, "fresh_outputs"), median(x, "out"), f"{x['ns_per_event']:.1f}", *(median(x, p) for p in peers)]

@@ -103,7 +103,8 @@ def run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
         ``cases`` by name and kind of arrays; ``problems``, where results differ.
     """
     gpu = options.device != "cpu"
-    kinds = options.kinds.split(",") if options.kinds else [k for k in workspace_calls.KINDS if _installed(k)]
+    asked = options.kinds.split(",") if options.kinds else [k for k in workspace_calls.KINDS if _installed(k)]
+    kinds = [kind for kind in workspace_calls.KINDS if kind in asked]
     counts = argparse.Namespace(seed=options.seed)
     for option, values in COUNTS.items():
         name = option[2:].replace("-", "_")

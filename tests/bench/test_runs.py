@@ -148,6 +148,21 @@ def test_phasespace(bench, device):
         assert all("cold" in case for case in result["cases"].values())
 
 
+def test_arrays_of_packages(run_python):
+    # Tensors that go by the name of another package, and a package that does not work.
+    stand_in = """from madspace.bench import kda, phasespace, phasespace_arrays
+import madspace
+put = lambda x: madspace.asarray(x, device=0)
+phasespace_arrays.PACKAGES.update(torch=lambda stream: (put, madspace.stream(stream)), cupy=None)
+"""
+    arguments = ["phasespace", "--cases", "cuda * n=1000", "--kinds", "torch,cupy"]
+    code = RUN.replace("from madspace.bench import kda, phasespace\n", stand_in)
+    done = run_python(code.replace("DEVICE", "'cuda'").replace("ARGUMENTS", repr(arguments)), driver="fake")
+    assert (done.returncode, done.faults) == (0, []), done.stderr
+    assert "left out: cupy: TypeError" in done.stdout
+    assert re.search(r"\| cuda torch order=\[0, 1\] power=0.8 n=1000 +\|", done.stdout)
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_kda(bench, device):
     names = ("fixed-t256-h1", "varlen-17-33-65-257-h4")
