@@ -71,10 +71,10 @@ MS_FN void make_records(const Args& args, const Ring<D>& ring, const Sequence& s
         __syncwarp();
         // The next one's copies run while this one is made, if its slot is free by then.
         make_record<D>(ring.slot(slot), args, gate, this_beta, valid, first_tile, n_tiles, [&] {
-            loaded = token < sequence.length && __shfl_sync(~0u, barrier_passed(ring.empty(at.slot), at.round), 0);
+            loaded = token < sequence.length && __all_sync(~0u, barrier_passed(ring.empty(at.slot), at.round));
             if (loaded) load(token, at.slot);
         });
-        if (threadIdx.x % 32 == 0) barrier_arrive(ring.full(slot));
+        barrier_arrive(ring.full(slot));
     }
 }
 
@@ -107,7 +107,7 @@ MS_FN void run_chain(const Args& args) {
     const int consumers = kIsWide ? D / kRowsPerWarp / kTiles : blockDim.x / 32 - kProducerWarps;
     const int n_tiles = kTiles * consumers;
     const Ring<D> ring(shared_address(memory), args, consumers, n_tiles);
-    if (threadIdx.x == 0) ring.init(kMake ? 1 : 32);
+    if (threadIdx.x == 0) ring.init();
     const Chain<D> chain(args, n_tiles, reinterpret_cast<int*>(memory));
     __syncthreads();
     // As many registers as a launch of 384 threads has: 128 times 232 and 256 times 136.

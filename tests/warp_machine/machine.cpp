@@ -125,7 +125,6 @@ void meet(Meeting& meeting, unsigned n) {
 void check_access(unsigned address, unsigned nbytes, bool write) {
     const unsigned thread = thread_index.x;
     const unsigned now = warp().ordered;
-    warp().used[lane()] = now + 1;
     const auto meets = [&](const Use& use) {
         return use.thread != kNobody && use.thread / 32 == thread / 32 && use.ordered == now;
     };
@@ -145,12 +144,6 @@ void check_access(unsigned address, unsigned nbytes, bool write) {
             of.read = {thread, now};
         }
     }
-}
-
-void check_arrival() {
-    for (unsigned other = 0; other < 32; ++other)
-        if (other != lane() && warp().used[other] == warp().ordered + 1)
-            fault("arrival at a barrier before lane " + std::to_string(other) + " is known to be done");
 }
 
 void run(const std::function<void()>& kernel, const unsigned* grid, const unsigned* size) {

@@ -64,8 +64,7 @@ struct Fiber {
 // A place where several threads meet; what each brings lies in `brought` until two meetings later.
 struct Meeting {
     unsigned arrived = 0, generation = 0;
-    unsigned ordered = 0;    // times that memory was put in order
-    unsigned used[32] = {};  // 1 + that number when a lane last used shared memory
+    unsigned ordered = 0;  // times that memory was put in order
     uint64_t brought[2][32][6];
 };
 
@@ -97,8 +96,6 @@ const uint64_t (*exchange(T... mine))[6] {
 
 // Tells of shared memory that two lanes of a warp use, one of them writing, with no __syncwarp() between.
 void check_access(unsigned address, unsigned nbytes, bool write);
-// Tells of a lane that arrives at a barrier for its warp while others used shared memory since the last __syncwarp().
-void check_arrival();
 
 inline char* at(unsigned address, unsigned nbytes, bool write) {
     if (address % nbytes != 0 || address + nbytes > kSharedBytes) {
@@ -190,6 +187,7 @@ inline int __any_sync(unsigned, int x) {
         if (all[i][0] != 0) return 1;
     return 0;
 }
+inline int __all_sync(unsigned mask, int x) { return !__any_sync(mask, !x); }
 inline unsigned __reduce_min_sync(unsigned, unsigned x) {
     const auto* all = machine::exchange(x);
     unsigned least = x;

@@ -125,8 +125,6 @@ MS_FN void commit_copies() { ::machine::current->groups.emplace_back(); }
 template <int kLater>
 MS_FN void wait_for_copies() {
     auto& groups = ::machine::current->groups;
-    // Another lane may still be about to arrive at a barrier for what came before.
-    const u32 used = ::machine::warp().used[::machine::lane()];
     while (groups.size() > kLater + 1) {
         for (const auto& copy : groups.front()) {
             char* to = ::machine::at(copy.to, 16, true);
@@ -137,7 +135,6 @@ MS_FN void wait_for_copies() {
         }
         groups.erase(groups.begin());
     }
-    ::machine::warp().used[::machine::lane()] = used;
 }
 
 // ---- kernels one behind the other: the machine ends one before it begins the next ----
@@ -162,10 +159,12 @@ struct Barrier {
 // Barriers are in order by themselves.
 MS_FN Barrier& barrier_at(u32 barrier) { return *reinterpret_cast<Barrier*>(::machine::shared + barrier); }
 
+// Each lane arrives for itself: what it did before is known to be done when all have.
 MS_FN void barrier_init(u32 barrier, u32 count) {
+    if (count % 32 != 0) ::machine::fault("barrier: expected arrivals of whole warps, got " + std::to_string(count));
     barrier_at(barrier) = Barrier{static_cast<u16>(count), static_cast<u16>(count), 0};
 }
-MS_FN void arrive_alone(u32 barrier) {
+MS_FN void barrier_arrive(u32 barrier) {
     Barrier state = barrier_at(barrier);
     ++::machine::progress;
     if (state.count == 0xffff) ::machine::fault("barrier: not initialised");
@@ -175,13 +174,9 @@ MS_FN void arrive_alone(u32 barrier) {
     }
     barrier_at(barrier) = state;
 }
-MS_FN void barrier_arrive(u32 barrier) {
-    ::machine::check_arrival();
-    arrive_alone(barrier);
-}
 MS_FN void barrier_arrive_with_copies(u32 barrier) {
     wait_for_copies<0>();
-    arrive_alone(barrier);
+    barrier_arrive(barrier);
 }
 MS_FN bool barrier_passed(u32 barrier, u32 parity) { return (barrier_at(barrier).phase & 1) != parity; }
 MS_FN void barrier_wait(u32 barrier, u32 parity) {
