@@ -1,6 +1,7 @@
 from cuda.bindings.cydriver cimport CUstream
 
 from madspace.core._dlpack_abi cimport DLTensor, LegacyTensor, ManagedTensor
+from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
 
 
@@ -20,6 +21,9 @@ cdef class Foreign:
     cdef int before(self, Stream stream) except -1
     cdef int after(self, Stream stream) except -1
 
+
+# Orders two streams, unless that would reach into a capture or out of it.
+cdef int order_inside(Device device, CUstream earlier, CUstream later) except -1
 
 cdef int n_held                             # arrays whose readers had not finished when they were let go
 cdef int look_at_some(Stream stream) except -1      # gives some back, unless the stream is captured; no host wait

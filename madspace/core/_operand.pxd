@@ -1,3 +1,4 @@
+from cuda.bindings.cydriver cimport CUstream
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from madspace.core._uses cimport Work
@@ -20,26 +21,32 @@ cdef struct Operand:
 
 
 # The arguments of one call: they are described, put in order with the call's stream, and kept alive until its work is
-# queued and ordered. Usage: locate() with the first array, choose(), take() for each, then before(), the launch and
-# after().
+# queued and ordered; the caller keeps the arrays until then, whose packages lend many of them (see _borrow). Usage:
+# locate() with the first array, choose(), take() for each, then before(), the launch and after().
 cdef class Intake:
     cdef int32_t device_type     # of the first array; every other one must agree
     cdef int32_t device_id
     cdef readonly Device device  # None on the CPU
     cdef readonly Stream stream  # None on the CPU
+    cdef bint owns               # to be set before: nothing is borrowed, so reads_ has all inputs that were taken
     cdef object first_array_
-    cdef Tensor first_           # that array, imported
+    cdef Tensor first_           # that array, imported; None where it is lent
+    cdef Operand first_lent_
+    cdef CUstream lender_        # the stream behind which what is lent on a device was written; NULL where nothing is
+    cdef void* lender_type_      # of the arrays that were found to be lent behind it
     cdef list reads_             # tensors with memory to be ordered
     cdef list writes_
     cdef Work work_              # made for the first array that needs it
     cdef int locate(self, object first, str name) except -1
     cdef int choose(self, object stream, object first) except -1
     cdef int take(self, Operand* operand, object array, str name, bint write) except -1
+    cdef bint lent(self, Operand* operand, object array, bint write) except -1
+    cdef int check_device(self, int32_t device_type, int32_t device_id, str name) except -1
     # take() of all arrays of a call that is known to be right: tensors or None, those that are written last.
     cdef int take_known(self, tuple arrays, int n_inputs) except -1
     cdef int before(self) except -1
     cdef int after(self) except -1
-    cdef int order(self, list tensors, bint write) except -1
+    cdef int come_behind(self, list tensors, bint write) except -1
     cdef object note(self, list tensors, bint write, object error)     # the first error so far, None for none
 
 
@@ -65,5 +72,6 @@ cdef str describe_dtype(const Operand* x)
 
 cdef list listed(object arrays, str name)        # TypeError for what is no sequence
 
-# Gives results of an op the type of the array that they were computed from: `like` decides.
-cdef object hand_over(Tensor result, object like)
+# Gives a result of an op the type of the array that it was computed from: `like` decides. consumer: framework_stream() of
+# that array.
+cdef object hand_over(Tensor result, object like, Stream consumer)

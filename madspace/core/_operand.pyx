@@ -6,20 +6,24 @@ import numpy as np
 
 from madspace.errors import DeviceMismatchError, MadspaceError
 
-from cpython.exc cimport PyErr_Clear, PyErr_Occurred
+from cpython.exc cimport PyErr_Occurred
 from cpython.list cimport PyList_GET_SIZE
 from cpython.ref cimport Py_DECREF, PyObject
+from cuda.bindings.cydriver cimport CUstream
 from libc.stdint cimport int32_t, int64_t
 
+from madspace.core._borrow cimport borrow
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
-from madspace.core._foreign cimport look_at_some, n_held
+from madspace.core._foreign cimport look_at_some, n_held, order_inside
 from madspace.core._recording cimport n_recordings
 from madspace.core._uses cimport work_on
 from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport get_device
 from madspace.core.dlpack cimport (
-    DLTensor, ExchangeTable, ManagedTensor, exchange_table, export_managed, framework_stream, import_array,
+    ExchangeTable, Facts, ManagedTensor, current_handle, exchange_table, export_managed, facts_of, framework_stream,
+    import_array, told_stream,
 )
+from madspace.core.event cimport order
 from madspace.core.stream cimport Stream, as_stream, own_stream
 from madspace.core.tensor cimport Tensor
 
@@ -35,16 +39,11 @@ cdef str device_name(int32_t device_type, int32_t device_id):
 cdef class Intake:
     cdef int locate(self, object first, str name) except -1:
         """Find the device of the call from its first array."""
-        cdef DLTensor view
-        cdef const ExchangeTable* table = NULL
-        if type(first) is not Tensor:
-            table = exchange_table(type(first))
-        if (table != NULL and table.borrow != NULL and table.borrow(<PyObject*>first, &view) == 0
-                and view.device.device_type <= DEVICE_CUDA):
-            self.device_type, self.device_id = view.device.device_type, view.device.device_id
+        self.first_array_ = first
+        if type(first) is not Tensor and not self.owns and borrow(first, facts_of(type(first)), False,
+                                                                  &self.first_lent_):
+            self.device_type, self.device_id = self.first_lent_.device_type, self.first_lent_.device_id
         else:
-            PyErr_Clear()  # of a table that could not borrow: importing tells what is wrong
-            self.first_array_ = first
             self.first_ = import_array(first, None, name)
             self.device_type, self.device_id = self.first_.device_type_, self.first_.device_id_
         if self.device_type == DEVICE_CUDA:
@@ -53,16 +52,20 @@ cdef class Intake:
 
     cdef int choose(self, object stream, object first) except -1:
         """Choose the stream: the argument, else the block's, else the framework's current one, else the device's."""
+        cdef type kind = type(first)
         if self.device is None:
             if stream is not None:
                 raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
             return 0
+        if self.first_ is None:
+            self.lender_ = current_handle(facts_of(kind), self.device_id)
+            self.lender_type_ = <void*>kind
         if stream is not None:
             self.stream = as_stream(stream, self.device)
             return 0
         self.stream = chosen_stream(self.device)
         if self.stream is None and type(first) is not Tensor:
-            self.stream = framework_stream(first)
+            self.stream = framework_stream(first) if self.lender_ == NULL else told_stream(self.device, self.lender_)
         if self.stream is None:
             self.stream = own_stream(self.device)
         return 0
@@ -73,16 +76,13 @@ cdef class Intake:
         cdef int i
         if type(array) is Tensor:
             tensor = <Tensor>array
-        elif array is self.first_array_:
+        elif array is self.first_array_ and self.first_ is not None:
             tensor = self.first_
+        elif not self.owns and self.lent(operand, array, write):
+            return self.check_device(operand.device_type, operand.device_id, name)
         else:
             tensor = import_array(array, self.stream, name)
-        if tensor.device_type_ != self.device_type or tensor.device_id_ != self.device_id:
-            kind = "an array" if self.device_type == DEVICE_CPU else "a CUDA tensor"
-            raise DeviceMismatchError(
-                f"{name}: expected {kind} on {device_name(self.device_type, self.device_id)} as the first one, "
-                f"got one on {device_name(tensor.device_type_, tensor.device_id_)}"
-            )
+        self.check_device(tensor.device_type_, tensor.device_id_, name)
         operand.data = <char*>tensor.data_
         operand.device_type, operand.device_id = tensor.device_type_, tensor.device_id_
         operand.code, operand.bits = tensor.code_, tensor.bits_
@@ -95,6 +95,33 @@ cdef class Intake:
             self.writes_.append(tensor)
         else:
             self.reads_.append(tensor)
+        return 0
+
+    cdef bint lent(self, Operand* operand, object array, bint write) except -1:
+        """Describe an array that its package lends behind the same stream as others of the call, if there are any."""
+        cdef Facts facts
+        cdef CUstream current
+        cdef type kind = type(array)
+        if array is self.first_array_ and not write:
+            operand[0] = self.first_lent_
+            return True
+        facts = facts_of(kind)
+        if not borrow(array, facts, write, operand):
+            return False
+        if operand.device_type != DEVICE_CUDA or <void*>kind == self.lender_type_:
+            return True
+        current = current_handle(facts, operand.device_id)
+        if self.lender_ == NULL:
+            self.lender_, self.lender_type_ = current, <void*>kind
+        return self.lender_ == current
+
+    cdef int check_device(self, int32_t device_type, int32_t device_id, str name) except -1:
+        if device_type != self.device_type or device_id != self.device_id:
+            kind = "an array" if self.device_type == DEVICE_CPU else "a CUDA tensor"
+            raise DeviceMismatchError(
+                f"{name}: expected {kind} on {device_name(self.device_type, self.device_id)} as the first one, "
+                f"got one on {device_name(device_type, device_id)}"
+            )
         return 0
 
     def __cinit__(self):
@@ -115,11 +142,13 @@ cdef class Intake:
             return 0
         if n_held != 0:
             look_at_some(self.stream)
-        self.order(self.reads_, False)
-        self.order(self.writes_, True)
+        if self.lender_ != NULL:
+            order(self.device, self.lender_, self.stream.handle_)
+        self.come_behind(self.reads_, False)
+        self.come_behind(self.writes_, True)
         return 0
 
-    cdef int order(self, list tensors, bint write) except -1:
+    cdef int come_behind(self, list tensors, bint write) except -1:
         cdef Tensor tensor
         cdef Py_ssize_t i
         for i in range(PyList_GET_SIZE(tensors)):
@@ -137,6 +166,11 @@ cdef class Intake:
         if self.work_ is not None:
             self.work_.settle()
         error = self.note(self.writes_, True, self.note(self.reads_, False, None))
+        if self.lender_ != NULL and self.lender_ != self.stream.handle_:
+            try:        # the package reuses the memory in the order of its own stream
+                order_inside(self.device, self.stream.handle_, self.lender_)
+            except Exception as failure:
+                error = error or failure
         if error is not None:
             raise error
         return 0
@@ -200,7 +234,7 @@ cdef list listed(object arrays, str name):
         raise TypeError(f"{name}: expected a sequence of arrays, got {type(arrays).__name__}") from None
 
 
-cdef object hand_over(Tensor result, object like):
+cdef object hand_over(Tensor result, object like, Stream consumer):
     cdef const ExchangeTable* table
     cdef ManagedTensor* managed
     cdef void* made
@@ -208,7 +242,7 @@ cdef object hand_over(Tensor result, object like):
         return result
     table = exchange_table(type(like))
     if table != NULL:
-        managed = export_managed(result, framework_stream(like))
+        managed = export_managed(result, consumer)
         if table.to_object(managed, &made) != 0:
             refused = take_error()
             managed.deleter(managed)  # what failed to take it over does not own it

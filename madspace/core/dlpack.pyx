@@ -22,6 +22,7 @@ from madspace.core.event cimport order
 from madspace.core.stream cimport Stream, foreign_stream
 from madspace.core.tensor cimport Tensor, make_tensor
 
+import sys
 import weakref
 
 import numpy as np
@@ -35,45 +36,74 @@ cdef type _ndarray = np.ndarray
 cdef str _framework = "the framework"
 
 
-# What was found out about a type. It does not keep the type: the entry goes with it, before its address comes again.
 @cython.final
 cdef class Facts:
-    cdef const ExchangeTable* table     # NULL where it has none
-    cdef int level                      # how many keywords its __dlpack__ was found not to know
-    cdef object reference
+    pass
 
 
 cdef dict _facts = {}                   # {address of a type: Facts}
 cdef void* _last_type = NULL            # what was asked for last, which is mostly what is asked for next
-cdef const ExchangeTable* _last_table = NULL
+cdef Facts _last_facts = None
+cdef Stream _last_stream = None         # what told_stream() returned last
 
 
 cdef const ExchangeTable* exchange_table(type t) except? NULL:
-    global _last_type, _last_table
-    cdef Facts facts
-    if <void*>t != _last_type:
-        facts = facts_of(t)
-        _last_table = facts.table
-        _last_type = <void*>t
-    return _last_table
+    return facts_of(t).table
 
 
 cdef Facts facts_of(type t):
+    global _last_type, _last_facts
+    cdef Facts facts
+    if <void*>t != _last_type:
+        facts = _facts.get(<uintptr_t><void*>t)
+        _last_facts = new_facts(t) if facts is None else facts
+        _last_type = <void*>t
+    return _last_facts
+
+
+cdef Facts new_facts(type t):
     cdef uintptr_t address = <uintptr_t><void*>t
-    cdef Facts facts = _facts.get(address)
-    if facts is None:
-        facts = Facts.__new__(Facts)
-        facts.table = <const ExchangeTable*><uintptr_t>find_table(t)
-        facts.reference = weakref.ref(t, lambda _: forget(address))
-        _facts[address] = facts
+    cdef Facts facts = Facts.__new__(Facts)
+    facts.table = <const ExchangeTable*><uintptr_t>find_table(t)
+    # A table that lends does not tell what is read-only, but nothing of torch's is.
+    facts.writable = comes_from(t, "torch")
+    if facts.table is NULL and comes_from(t, "cupy"):
+        facts.cupy_stream = getattr(getattr(sys.modules.get("cupy"), "cuda", None), "get_current_stream", None)
+    facts.reference = weakref.ref(t, lambda _: forget(address))
+    _facts[address] = facts
     return facts
 
 
+cdef bint comes_from(type t, str package):
+    """Tell whether a class, or one that it stands on, is of a package."""
+    return any([str(getattr(base, "__module__", "")).partition(".")[0] == package for base in t.__mro__])
+
+
+cdef CUstream current_handle(Facts facts, int device_id) except? NULL:
+    cdef void* told = NULL
+    if facts.cupy_stream is not None:
+        told = <void*><uintptr_t>facts.cupy_stream(device_id).ptr
+    elif facts.table is NULL or facts.table.current_stream is NULL:
+        return NULL
+    elif facts.table.current_stream(DEVICE_CUDA, device_id, &told) != 0:
+        reraise("array")
+    # The legacy default stream may be told as 0.
+    return <CUstream>told if told is not NULL else <CUstream><uintptr_t>1
+
+
+cdef Stream told_stream(Device device, CUstream handle):
+    global _last_stream
+    cdef Stream stream = _last_stream
+    if stream is None or stream.handle_ != handle or stream.device is not device or stream.closed_:
+        stream = _last_stream = foreign_stream(device, handle, _framework)
+    return stream
+
+
 cdef object forget(uintptr_t address):
-    global _last_type
+    global _last_type, _last_facts
     _facts.pop(address, None)
     if <uintptr_t>_last_type == address:
-        _last_type = NULL
+        _last_type, _last_facts = NULL, None
 
 
 cdef object find_table(type t):
@@ -111,7 +141,7 @@ cdef Tensor import_own(Tensor tensor, Stream stream, str name):
 
 cdef Tensor import_by_table(const ExchangeTable* table, object array, Stream stream, str name):
     cdef ManagedTensor* managed = NULL
-    cdef void* current = NULL
+    cdef CUstream current
     cdef Foreign foreign
     cdef DLTensor view
     if table.from_object(<PyObject*>array, &managed) != 0:
@@ -120,12 +150,10 @@ cdef Tensor import_by_table(const ExchangeTable* table, object array, Stream str
     seen(&view, foreign_view(foreign))
     refuse_lazy(array, &view, name)
     if view.device.device_type == DEVICE_CUDA and table.current_stream is not NULL:
-        if table.current_stream(view.device.device_type, view.device.device_id, &current) != 0:
-            reraise(name)
+        current = current_handle(facts_of(type(array)), view.device.device_id)
         if stream is None:
             stream = chosen_stream(get_device(view.device.device_id))
-        # The legacy default stream may be told as 0.
-        foreign.producer = <CUstream>current if current is not NULL else <CUstream><uintptr_t>1
+        foreign.producer = current
         take_over(foreign, &view, stream, name)
         foreign.follow(foreign.producer, stream)
         if <uintptr_t>foreign.producer == PER_THREAD:       # another one, in another thread
@@ -168,14 +196,20 @@ cdef bint may_be_lazy(const DLTensor* view) noexcept:
     return True
 
 
-cdef int refuse_lazy(object array, const DLTensor* view, str name) except -1:
-    if type(array) is _ndarray or not may_be_lazy(view):
-        return 0
+cdef bint is_lazy(object array, const DLTensor* view) except -1:
+    if not may_be_lazy(view) or type(array) is _ndarray:
+        return False
     for question in ("is_conj", "is_neg"):
         ask_it = getattr(array, question, None)
         if ask_it is not None and ask_it():
-            raise BufferError(f"{name}: expected elements as they are in memory, got a view that is conjugated or "
-                              "negated when it is read: call resolve_conj() and resolve_neg()")
+            return True
+    return False
+
+
+cdef int refuse_lazy(object array, const DLTensor* view, str name) except -1:
+    if is_lazy(array, view):
+        raise BufferError(f"{name}: expected elements as they are in memory, got a view that is conjugated or negated "
+                          "when it is read: call resolve_conj() and resolve_neg()")
     return 0
 
 
@@ -276,7 +310,7 @@ cdef int take_over(Foreign foreign, const DLTensor* view, Stream stream, str nam
         check_device(view.device.device_id, stream, name)
         return foreign.bind(stream)
     if foreign.producer is not NULL:
-        return foreign.bind(foreign_stream(get_device(view.device.device_id), foreign.producer, _framework))
+        return foreign.bind(told_stream(get_device(view.device.device_id), foreign.producer))
     return foreign.bind(pick_stream(None, get_device(view.device.device_id)))
 
 
@@ -310,17 +344,19 @@ cdef Tensor wrap(Foreign foreign, const DLTensor* view, Stream stream, str name)
 
 
 cdef Stream framework_stream(object array):
-    cdef const ExchangeTable* table = exchange_table(type(array))
-    cdef void* current = NULL
+    cdef Facts facts
+    cdef CUstream current
     cdef int device_id
-    if type(array) is Tensor or table is NULL or table.current_stream is NULL:
+    if type(array) is Tensor:
+        return None
+    facts = facts_of(type(array))
+    if facts.cupy_stream is None and (facts.table is NULL or facts.table.current_stream is NULL):
         return None
     device_id = array_device(array)
     if device_id < 0:
         return None
-    if table.current_stream(DEVICE_CUDA, device_id, &current) != 0:
-        reraise("array")
-    return foreign_stream(get_device(device_id), <CUstream>current, _framework)
+    current = current_handle(facts, device_id)
+    return told_stream(get_device(device_id), current)
 
 
 cdef int array_device(object array) except? -2:

@@ -265,9 +265,13 @@ cdef class Buffer:
         return 0
 
     cdef int before(self, Stream stream, bint write) except -1:
+        if stream is self.stream and self.uses_ is None and not self.closed_:
+            return 0
         return self.before_in(work_on(stream), write)
 
     cdef int after(self, Stream stream, bint write) except -1:
+        if stream is self.stream and n_recordings == 0 and (not write or self.writer_ is stream):
+            return 0
         return self.after_in(work_on(stream), write)
 
     cdef int before_in(self, Work work, bint write) except -1:

@@ -232,9 +232,13 @@ cdef class Tensor:
         return None
 
     cdef int before(self, Stream stream, bint write) except -1:
+        if self.buffer_ is not None:
+            return self.buffer_.before(stream, write)
         return self.before_in(work_on(stream), write)
 
     cdef int after(self, Stream stream, bint write) except -1:
+        if self.buffer_ is not None:
+            return self.buffer_.after(stream, write)
         return self.after_in(work_on(stream), write)
 
     cdef int before_in(self, Work work, bint write) except -1:

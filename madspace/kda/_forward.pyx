@@ -6,6 +6,7 @@ from libc.string cimport memset
 
 from madspace.core._dtypes cimport CODE_BFLOAT
 from madspace.core._operand cimport Intake, hand_over
+from madspace.core.dlpack cimport framework_stream
 from madspace.core.tensor cimport Tensor, empty_device, empty_host
 from madspace.core.workspace cimport Workspace, as_workspace
 from madspace.kda._args cimport Args, Plan, kActivated, kNormalize
@@ -150,6 +151,7 @@ def fwd(q, k, v, g, beta, scale, out=None, A_log=None, dt_bias=None, lower_bound
     memset(&call.given, 0, sizeof(call.given))
     memset(&call.host, 0, sizeof(call.host))
     read_numbers(args, scale, A_log, dt_bias, lower_bound, use_qk_l2norm, gate_activated)
+    intake.owns = validate          # check_contents() takes Tensors
     intake.locate(q, "q")
     if intake.device_type != DEVICE_CPU and intake.device_type != DEVICE_CUDA:
         raise TypeError(f"q: expected an array on the CPU or a CUDA tensor, got DLPack device type "
@@ -191,7 +193,7 @@ def fwd(q, k, v, g, beta, scale, out=None, A_log=None, dt_bias=None, lower_bound
     else:
         launch(kernels, &plan, &call.host, intake, lent)
     # After the launch: a framework that takes the result over orders itself behind what is queued by then.
-    return out if made is None else hand_over(made, q)
+    return out if made is None else hand_over(made, q, framework_stream(q))
 
 
 cdef int read_numbers(Args* args, object scale, object A_log, object dt_bias, object lower_bound, bint normalize,

@@ -9,6 +9,7 @@ from libcpp.vector cimport vector
 from madspace.core._operand cimport (
     Intake, Operand, describe_dtype, hand_over, listed, rows_overlap, shape_of, strides_told,
 )
+from madspace.core.dlpack cimport framework_stream
 from madspace.core.memory cimport Buffer, allocate
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
 from madspace.phasespace._program_plan cimport (
@@ -141,9 +142,10 @@ cdef class ProgramOp:
         if here is not None:
             self.launch(here, intake, operands.data(), n_launched, seed, offset)
         # After the launch: a framework that takes a result over orders itself behind what is queued by then.
-        if not as_tensors:
+        if missing and not as_tensors:
+            consumer = framework_stream(first)
             for i in missing:
-                results[i] = hand_over(<Tensor>results[i], first)
+                results[i] = hand_over(<Tensor>results[i], first, consumer)
         return results
 
     cdef Plan plan_for(self, int64_t n, tuple drawn):

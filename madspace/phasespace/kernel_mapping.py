@@ -46,7 +46,7 @@ class KernelMapping(Mapping):
             NamedTypes(condition_names, [batch_float] * len(condition_names)),
         )
         self._argument_names = (*input_names, *condition_names)
-        self._make_result = result_type((*output_names, "det"))._make
+        self._result_type = result_type((*output_names, "det"))
         self._forward = forward
 
     @property
@@ -128,4 +128,5 @@ class KernelMapping(Mapping):
             )
         if named:
             inputs = arguments_by_name(self._argument_names, [*inputs, *conditions], named)
-        return self._make_result(self._forward(inputs, conditions, out, stream))
+        # Not _make, which is a function of Python's.
+        return tuple.__new__(self._result_type, self._forward(inputs, conditions, out, stream))
