@@ -1,0 +1,9 @@
+from typing import Any, final
+
+from numpy.typing import NDArray
+
+@final
+class Columns:
+    def __init__(self, arrays: list[NDArray[Any]], offsets: list[int], writable: bool) -> None: ...
+    def pack(self, block: int, first: int, n: int) -> None: ...
+    def unpack(self, block: int, first: int, n: int) -> None: ...
