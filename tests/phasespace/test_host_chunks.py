@@ -4,14 +4,13 @@ import threading
 
 import numpy as np
 import pytest
-from chain_points import randoms
+from host_points import ROW, host_inputs, pinned, put
 from program_points import function_of
 
 import madspace
 from madspace import FunctionRuntime, PinnedBuffer, TPropagatorMapping
 from madspace.phasespace import host_chunks
 
-ROW = 8 * (9 + 21)  # bytes of an event of the mapping
 TYPES = [madspace.batch_float, madspace.batch_four_vec, madspace.batch_int, madspace.single_float]
 
 
@@ -31,14 +30,6 @@ def mapping():
     return TPropagatorMapping([1, 0], 0.8)
 
 
-def host_inputs(n, seed=3):
-    return [*randoms(3, n, seed), np.full(n, 500.0), np.full(n, 173.0), np.full(n, 100.0), np.zeros(n)]
-
-
-def put(arrays):
-    return [x if x is None else madspace.asarray(x, device="cuda") for x in arrays]
-
-
 def check(results, expected):
     """Check that host arrays have the bits of arrays on the device."""
     for result, reference in zip(results, expected, strict=True):
@@ -56,13 +47,6 @@ def function():
 def batch(n, seed=5):
     rng = np.random.default_rng(seed)
     return [rng.random(n), rng.random((n, 4)), rng.integers(-9, 9, n, dtype=np.int32), np.array(2.0)]
-
-
-def pinned(array):
-    """Return a copy in page-locked memory."""
-    copy = PinnedBuffer(array.nbytes).numpy(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 @pytest.mark.parametrize("nbytes", [1, 10_000, 12_345, 1 << 25], ids=["events", "some", "odd", "one"])
