@@ -7,7 +7,7 @@ from madspace.core._dtypes cimport dtype_codes
 from madspace.core.memory cimport Buffer
 from madspace.core.pinned cimport PinnedBuffer, copy_part
 from madspace.core.stream cimport Stream
-from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
+from madspace.core.tensor cimport MAX_NDIM, make_tensor
 
 import numpy as np
 

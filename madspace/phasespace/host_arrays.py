@@ -71,7 +71,7 @@ def checked_results(
     arrays: Sequence[NDArray[Any] | None],
     batch: int,
 ) -> list[NDArray[Any] | None]:
-    """Return the arrays for results as NumPy arrays, None where one is to be made; `names` of the arguments `arrays`."""
+    """Return the arrays for results as NumPy arrays, None where one is to be made; `names` are those of `arrays`."""
     if out is None:
         return [None] * len(results)
     if len(out) != len(results):

@@ -1,10 +1,11 @@
 """Host arrays through a GPU and back: in chunks, whose copies and launches overlap.
 
-A batch is cut into chunks of equal size. Each takes a slot: device memory, a block of page-locked host memory and a side
-stream of the call's stream. The host packs the arguments of a chunk into the block, queues a copy to the device, the
-launch and a copy back, and goes on with the next slot. When it comes back to this one it waits for the copy and unpacks
-the results, while the device is at the chunks in the other slots. What lies in a `PinnedBuffer` already is neither packed
-nor unpacked. The blocks are those of `PinnedBuffer`: later calls have them again, until `PinnedBuffer.trim`.
+A batch is cut into chunks of equal size. Each takes a slot: device memory, a block of page-locked host memory and a
+side stream of the call's stream. The host packs the arguments of a chunk into the block, queues a copy to the device,
+the launch and a copy back, and goes on with the next slot. When it comes back to this one it waits for the copy and
+unpacks the results, while the device is at the chunks in the other slots. What lies in a `PinnedBuffer` already is
+neither packed nor unpacked. The blocks are those of `PinnedBuffer`: later calls have them again, until
+`PinnedBuffer.trim`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -126,8 +127,8 @@ class _Column:
 class _Plan:
     """How a batch is cut, and where everything is in device memory and in the block of a slot.
 
-    Device memory has arguments that all events share, arguments, arguments in page-locked memory, results in page-locked
-    memory, other results. The block has the same without what is in page-locked memory.
+    Device memory has arguments that all events share, arguments, arguments in page-locked memory, results in
+    page-locked memory, other results. The block has the same without what is in page-locked memory.
     """
 
     def __init__(

@@ -105,8 +105,8 @@ class KernelMapping(Mapping):
             By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
             first input, else the device's own stream.
         device : optional
-            Where arrays of the host are to be mapped: "cuda", "cuda:<i>", an int or a `madspace.Device`; the results come
-            back to the host. See `FunctionRuntime.call`. "cpu" and None leave them where they are.
+            Where arrays on the CPU are to be mapped: "cuda", "cuda:<i>", an int or a `madspace.Device`; the results
+            come back, and the call waits for them. See `FunctionRuntime.call`. "cpu" and None: where they are.
         seed, offset, n_events : int, optional
             As of `Mapping.map_forward`: random numbers for the inputs that are None, or for all.
         **named : array
@@ -147,7 +147,9 @@ class KernelMapping(Mapping):
         """
         if self._forward is None or seed is not None or n_events is not None or offset != 0:
             options = {"out": out, "stream": stream, "device": device}
-            return super().map_forward(inputs, conditions, **options, seed=seed, offset=offset, n_events=n_events, **named)
+            return super().map_forward(
+                inputs, conditions, **options, seed=seed, offset=offset, n_events=n_events, **named
+            )
         if named:
             inputs = arguments_by_name(self._argument_names, [*inputs, *conditions], named)
         if device is not None:

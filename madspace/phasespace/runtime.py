@@ -4,7 +4,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any, SupportsIndex, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
 from madspace.core._foreign import release_inputs
@@ -72,8 +71,8 @@ class FunctionRuntime:
 
     On the CPU large batches are split over threads (``MADSPACE_NUM_THREADS``). On a GPU a call is one kernel launch on
     its stream: nothing is waited for or copied, and nothing is allocated if all of `out` is given; new results share
-    one allocation. With `device` arrays of the CPU go to a GPU and the results come back, see `call`. A function too large for a GPU raises UnsupportedOpError at its first call there, as does one with
-    globals.
+    one allocation. With `device` arrays on the CPU go to a GPU and the results come back, see `call`. A function too
+    large for a GPU raises UnsupportedOpError at its first call there, as does one with globals.
     """
 
     def __init__(self, function: Graph, context: Context | None = None, *, jit: bool | None = None) -> None:
@@ -138,9 +137,9 @@ class FunctionRuntime:
             By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
             first array, else the device's own stream.
         device : optional
-            Where arrays on the CPU are to be worked on: "cuda", "cuda:<i>", an int or a `madspace.Device`. They go there
-            and the results come back in chunks, whose copies and launches overlap; see Notes. "cpu" and None: where
-            they are.
+            Where arrays on the CPU are to be worked on: "cuda", "cuda:<i>", an int or a `madspace.Device`. They go
+            there and the results come back in chunks, whose copies and launches overlap; see Notes. "cpu" and None:
+            where they are.
         seed : int, optional
             Arguments that are None are random numbers: column by column those of
             ``madspace.random.uniform((batch, count), seed=seed, offset=offset)``, where `count` is how many one event

@@ -182,7 +182,10 @@ def test_the_cpu_stays_the_cpu(mapping):
     inputs = host_inputs(10)
     for result, reference in zip(mapping.map_forward(inputs, device="cpu"), mapping.map_forward(inputs), strict=True):
         np.testing.assert_array_equal(result, reference)
-    for call in (mapping.map_forward, lambda x, device: FunctionRuntime(mapping.forward_function()).call(x, device=device)):
+    for call in (
+        mapping.map_forward,
+        lambda x, device: FunctionRuntime(mapping.forward_function()).call(x, device=device),
+    ):
         with pytest.raises(madspace.DeviceMismatchError, match="random0: expected an array on the CPU, got one on"):
             call(put(inputs), device="cpu")
 
@@ -212,9 +215,8 @@ def test_what_is_refused(mapping):
 
 
 def test_a_captured_stream_is_refused(mapping, stream):
-    with madspace.capture(stream) as graph:
-        with pytest.raises(madspace.CaptureError, match="being captured"):
-            mapping.map_forward(host_inputs(10), device="cuda", stream=stream)
+    with madspace.capture(stream) as graph, pytest.raises(madspace.CaptureError, match="being captured"):
+        mapping.map_forward(host_inputs(10), device="cuda", stream=stream)
     assert graph.node_counts() == {}
 
 

@@ -193,7 +193,11 @@ def test_each_failure_leaves_nothing(fake, device, mapping, inputs, monkeypatch,
         del error
         PinnedBuffer.trim()
         left = fake.handles()
-        if name in {*CONTEXT, "cuStreamIsCapturing", "cuMemFreeAsync"}:  # a failed end loses what it could not give back
+        if name in {
+            *CONTEXT,
+            "cuStreamIsCapturing",
+            "cuMemFreeAsync",
+        }:  # a failed end loses what it could not give back
             assert 0 <= left["device_memory"] - before["device_memory"] <= 1
             before |= {kind: left[kind] for kind in ("device_memory", "bytes")}
         before["stream"] = max(left["stream"], before["stream"])  # idle side streams are kept
