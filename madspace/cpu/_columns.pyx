@@ -1,6 +1,7 @@
 """Arrays of a batch to and from compact columns in one block of host memory, on several threads."""
 from cpython.buffer cimport PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uintptr_t
+from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
 from madspace.core._copy cimport strided_copy
@@ -29,12 +30,17 @@ cdef struct Column:
     int64_t strides[MAX_NDIM]    # in elements
     int64_t compact[MAX_NDIM]
 
-cdef struct Job:
+# Rows of a block's columns, in pieces.
+cdef struct Copy:
     const Column* columns
     size_t n_columns
     char* block
     int64_t first                # row of the arrays that is the block's first one
+    int64_t n
+    int64_t grain                # rows of a piece
+    int64_t n_pieces
     bint to_block
+    bint past_caches
 
 
 cdef class Columns:
@@ -48,14 +54,17 @@ cdef class Columns:
         For each the place of its first row in the block, in bytes.
     writable : bool
         Whether the arrays will be written.
+    past_caches : bool
+        Whether copies write past the caches: for what nobody reads soon.
     """
 
     cdef vector[Column] columns_
     cdef int64_t row_            # bytes of all rows of an event
+    cdef bint past_caches_
     cdef list arrays_            # kept alive
 
-    def __cinit__(self, list arrays, list offsets, bint writable):
-        self.arrays_ = arrays
+    def __cinit__(self, list arrays, list offsets, bint writable, bint past_caches):
+        self.arrays_, self.past_caches_ = arrays, past_caches
         for array, offset in zip(arrays, offsets, strict=True):
             self.add(array, offset, writable)
 
@@ -85,55 +94,93 @@ cdef class Columns:
         self.columns_.push_back(column)
         return 0
 
-    def pack(self, uintptr_t block, int64_t first, int64_t n):
-        """Copy n rows, from `first` on, of each array to a block at this address."""
-        self.copy(block, first, n, True)
-
-    def unpack(self, uintptr_t block, int64_t first, int64_t n):
-        """Copy n rows of each from a block at this address to the arrays, from row `first` on."""
-        self.copy(block, first, n, False)
-
-    cdef int copy(self, uintptr_t block, int64_t first, int64_t n, bint to_block) except -1:
-        cdef Job job
+    cdef Copy rows(self, uintptr_t block, int64_t first, int64_t n, bint to_block) except *:
+        cdef Copy copy
         cdef size_t i
-        if n <= 0 or self.row_ == 0:
-            return 0
         for i in range(self.columns_.size()):
-            if not 0 <= first <= self.columns_[i].shape[0] - n:
+            if n < 0 or not 0 <= first <= self.columns_[i].shape[0] - n:
                 raise ValueError(f"n: expected rows of {self.columns_[i].shape[0]}, got {n} from {first} on")
-        job.columns, job.n_columns = self.columns_.data(), self.columns_.size()
-        job.block, job.first, job.to_block = <char*>block, first, to_block
+        copy.columns, copy.n_columns = self.columns_.data(), self.columns_.size()
+        copy.block, copy.first, copy.n = <char*>block, first, n
+        copy.grain = max(1, PIECE // max(1, self.row_))
+        copy.n_pieces = 0 if self.row_ == 0 else (n + copy.grain - 1) // copy.grain
+        copy.to_block, copy.past_caches = to_block, self.past_caches_
+        return copy
+
+
+# Several copies, whose pieces are numbered one after the other.
+cdef struct Job:
+    const Copy* copies
+    size_t n_copies
+
+
+def copy_rows(list copies):
+    """Copy rows of arrays to blocks and back, all of it at once.
+
+    Parameters
+    ----------
+    copies : list of (Columns, int, int, int, bool)
+        The arrays, the address of the block, the row of the arrays that is the block's first one, the number of rows,
+        and whether they go to the block.
+    """
+    cdef vector[Copy] known
+    cdef Columns columns
+    cdef Job job
+    cdef int64_t n_pieces = 0
+    for columns, block, first, n, to_block in copies:
+        known.push_back(columns.rows(block, first, n, to_block))
+        n_pieces += known.back().n_pieces
+    job.copies, job.n_copies = known.data(), known.size()
+    if n_pieces > 0:
         with nogil:
-            run_pieces(copy_rows, &job, n, max(1, PIECE // self.row_))
-        return 0
+            run_pieces(copy_pieces, &job, n_pieces, 1)
 
 
-cdef void copy_rows(const void* args, long long begin, long long end) noexcept nogil:
+cdef void copy_pieces(const void* args, long long begin, long long end) noexcept nogil:
     cdef const Job* job = <const Job*>args
+    cdef const Copy* copy
+    cdef int64_t piece, row
+    cdef size_t i
+    while begin < end:
+        piece = begin
+        for i in range(job.n_copies):
+            copy = &job.copies[i]
+            if piece < copy.n_pieces:
+                row = piece * copy.grain
+                copy_piece(copy, row, min(row + copy.grain, copy.n))
+                break
+            piece -= copy.n_pieces
+        begin += 1
+
+
+cdef void copy_piece(const Copy* copy, int64_t begin, int64_t end) noexcept nogil:
     cdef const Column* column
     cdef int64_t shape[MAX_NDIM]
-    cdef int64_t start
     cdef char* there
     cdef char* here
     cdef size_t i
     cdef int k
-    for i in range(job.n_columns):
-        column = &job.columns[i]
+    for i in range(copy.n_columns):
+        column = &copy.columns[i]
         if column.row == 0:
             continue
-        start = job.first + begin
-        there = job.block + column.offset + begin * column.row
-        here = column.data + start * column.strides[0] * column.itemsize
+        there = copy.block + column.offset + begin * column.row
+        here = column.data + (copy.first + begin) * column.strides[0] * column.itemsize
         if column.flat:
-            if job.to_block:
-                stream_copy(there, here, (end - begin) * column.row)
-            else:
-                stream_copy(here, there, (end - begin) * column.row)
+            copy_bytes(there if copy.to_block else here, here if copy.to_block else there, (end - begin) * column.row,
+                       copy.past_caches)
             continue
         shape[0] = end - begin
         for k in range(1, column.ndim):
             shape[k] = column.shape[k]
-        if job.to_block:
+        if copy.to_block:
             strided_copy(there, column.compact, here, column.strides, shape, column.ndim, column.itemsize)
         else:
             strided_copy(here, column.strides, there, column.compact, shape, column.ndim, column.itemsize)
+
+
+cdef inline void copy_bytes(char* to, const char* source, size_t n, bint past_caches) noexcept nogil:
+    if past_caches:
+        stream_copy(to, source, n)
+    else:
+        memcpy(to, source, n)

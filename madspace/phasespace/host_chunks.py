@@ -22,13 +22,14 @@ from madspace.core.forks import fork_streams
 from madspace.core.pinned import PinnedBuffer
 from madspace.core.stream import Stream, to_stream
 from madspace.core.tensor import Tensor
-from madspace.cpu._columns import Columns
+from madspace.cpu._columns import Columns, copy_rows
 from madspace.errors import MadspaceError
 
 __all__ = ["Launcher", "run_in_chunks"]
 
 CHUNK_BYTES = 1 << 25  # arguments and results of a chunk, a power of two as blocks of page-locked memory are
 SLOTS = 3  # one on its way to the device, one on its way back, one with the host
+PAST_CACHES = (True, True)  # how the host writes arguments into a block, and results into arrays
 ALIGNMENT = 256  # of each column: no two share a memory transaction
 
 Array: TypeAlias = NDArray[Any]
@@ -178,7 +179,8 @@ def _place(columns: Iterable[_Column], at: int, rows: int) -> int:
 
 def _packed(columns: Iterable[_Column], skipped: int, is_written: bool) -> Columns:
     found = list(columns)
-    return Columns([x.array for x in found], [x.offset - skipped for x in found], is_written)
+    offsets = [x.offset - skipped for x in found]
+    return Columns([x.array for x in found], offsets, is_written, PAST_CACHES[is_written])
 
 
 class _Slot:
@@ -193,14 +195,15 @@ class _Slot:
         self.tensors: dict[int, tuple[list[Tensor | None], list[Tensor]]] = {}
 
     def start(self, launcher: Launcher, begin: int, n: int) -> None:
-        """Finish the chunk that is here, and queue the next one."""
-        self.finish()
+        """Unpack what is here, and queue the next chunk."""
         plan, memory, block = self.plan, self.memory, self.block
+        copies = self.arrived()
         uploaded = plan.fixed_end
         if self.is_new:
-            plan.fixed_arguments.pack(block.ptr, 0, 1)
+            copies.append((plan.fixed_arguments, block.ptr, 0, 1, True))
             uploaded, self.is_new = 0, False
-        plan.staged_arguments.pack(block.ptr, begin, n)
+        copies.append((plan.staged_arguments, block.ptr, begin, n, True))
+        copy_rows(copies)
         upload_part(block, uploaded, memory, uploaded, plan.staged_end - uploaded, self.stream)
         for x in plan.direct_arguments:
             assert x.owner is not None
@@ -220,14 +223,19 @@ class _Slot:
         arguments, results = self.tensors[n]
         return list(arguments), list(results)
 
-    def finish(self) -> None:
-        """Wait until the block is free and its results are there, and unpack them."""
+    def arrived(self) -> list[tuple[Columns, int, int, int, bool]]:
+        """Wait until the block is free and has the results of its chunk; return what unpacks them."""
         if self.chunk is None:
-            return
+            return []
         self.block.synchronize()
-        self.plan.fixed_results.unpack(self.block.ptr, 0, 1)
-        self.plan.staged_results.unpack(self.block.ptr, *self.chunk)
+        begin, n = self.chunk
         self.chunk = None
+        fixed, staged = self.plan.fixed_results, self.plan.staged_results
+        return [(fixed, self.block.ptr, 0, 1, False), (staged, self.block.ptr, begin, n, False)]
+
+    def finish(self) -> None:
+        """Wait for the results of its chunk and unpack them."""
+        copy_rows(self.arrived())
 
     def close(self) -> None:
         """Let the memory go."""
