@@ -147,7 +147,8 @@ class _Plan:
         columns = [*given, *self.results]
         row = sum(x.row for x in columns if not x.is_fixed)
         rest = sum(x.row for x in columns if x.is_fixed) + ALIGNMENT * len(columns)
-        n_chunks = max(1, -(-n // max(1, (CHUNK_BYTES - rest) // max(row, 1))))
+        room = max(CHUNK_BYTES - rest, CHUNK_BYTES // 2)  # also where much is shared
+        n_chunks = max(1, -(-n // max(1, room // max(row, 1))))
         self.size = max(1, -(-n // n_chunks))
         rows = min(n, self.size)
         self.fixed_end = _place(fixed, 0, rows)

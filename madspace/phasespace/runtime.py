@@ -178,9 +178,10 @@ class FunctionRuntime:
         (``MADSPACE_NUM_THREADS``), so that the whole takes little longer than the copies between host and device; the
         host waits for a chunk when it needs its page-locked memory again, and at the end. Arrays of whole events
         without gaps in a `madspace.PinnedBuffer` (``PinnedBuffer.numpy``) are not copied: with those alone it waits
-        once. A call takes 96 MiB of page-locked memory and of device memory at most, unless one event is larger; the
-        former is kept for later calls until ``PinnedBuffer.trim()``. A batch of less than 32 MiB, arguments and results
-        together, is one chunk. Calls of several threads are independent, but one at a time has the CPU's threads.
+        once. A call takes 96 MiB of page-locked memory and of device memory at most, unless a single event or what all
+        events share is large; the former is kept for later calls until ``PinnedBuffer.trim()``. A batch of less than 32
+        MiB, arguments and results together, is one chunk. Calls of several threads are independent, but one at a time
+        has the CPU's threads. After an error, contents of `out` are undefined, and nothing writes to it any more.
         """
         results = self._run(args, out, stream, device, _draw(seed, offset, n_events), as_tensors=True)
         return results if out is not None else [x if isinstance(x, Tensor) else asarray(x) for x in results]

@@ -218,3 +218,19 @@ def test_each_failure_leaves_nothing(fake, device, mapping, inputs, monkeypatch,
     action()
     for x, y in zip(out, reference, strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.needs("no_driver")
+def test_without_a_gpu_the_error_says_so(fake, run_python):
+    done = run_python(
+        """
+import numpy as np
+import madspace
+try:
+    madspace.TPropagatorMapping([0]).map_forward([np.full(3, 0.5)] * 5, device="cuda")
+except madspace.DriverNotFoundError as error:
+    print("refused", isinstance(error, OSError))
+""",
+        driver=None,
+    )
+    assert (done.returncode, done.stdout) == (0, "refused True\n"), done.stderr
