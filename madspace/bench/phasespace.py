@@ -3,9 +3,11 @@
 On a GPU, for each batch size: device time by events over back-to-back launches ("device"; "cold" over so many sets of
 arrays that none is left in the L2 cache when it is used again, where that is possible), host time of a call, one of
 16 into a drained queue, beside launches of the same kernel from C; call and wait, beside launch of an empty kernel and
-wait from C, interleaved in the same run; host time on the arrays of other packages, where they are installed. On the CPU, one thread: ns per event, interleaved with PyPI's `madspace` 0.2.1
-where the interpreter of an environment with it is named. Results are checked (conservation, volume) before anything is
-timed.
+wait from C, interleaved in the same run. On the CPU, one thread: ns per event, interleaved with PyPI's `madspace` 0.2.1 where the
+interpreter of an environment with it is named. Results are checked (conservation, volume) before anything is timed.
+
+"numpy" cases: NumPy to NumPy through the GPU in one call, see `phasespace_numpy`. "torch" and "cupy" cases: host time on
+their arrays, where they are installed, see `phasespace_arrays`.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import madspace
 from madspace.bench import phasespace_arrays
 from madspace.bench.c_twin import CTwin
 from madspace.bench.latency_cases import matches
+from madspace.bench.phasespace_numpy import numpy_case, numpy_table
 from madspace.bench.terminal import Progress, table
 from madspace.bench.timing import COPY_BANDWIDTH, ENQUEUED, interleaved, into_drained_queue, pinned, timed
 
@@ -29,6 +32,7 @@ MAX_SETS = 64  # small batches, which are bound by their launch, would need more
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 MAPPINGS = (([0, 1], 0.8), ([1, 0], 0.8), ([0], 0.8), ([0, 1], 0.0), ([0, 1], 1.0), ([0, 1], 0.6))
 ROUNDS, QUICK_ROUNDS = 51, 5
+NUMPY_ROUNDS = 15  # of 10^7 events: gigabytes are copied
 UPSTREAM_FIGURES = ("upstream_default", "upstream_simd_256", "upstream_simd_512")
 
 
@@ -241,6 +245,17 @@ def _measure_on_gpu(
 ) -> dict[str, Any]:
     cases: dict[str, Any] = {}
     twin = CTwin(madspace.Device(0))
+    order, power = MAPPINGS[0]
+    for n in sizes:  # on all cores
+        name = f"numpy order={order} power={power} n={n}"
+        if matches(name, options.cases):
+            progress.start(f"phasespace: {name}")
+            mapping = madspace.TPropagatorMapping(order, power)
+            arrays = host_inputs(len(order) + 1, n, options.seed)
+            out = list(mapping.map_forward(arrays, device="cuda"))
+            check(out[:-1], out[-1])
+            cases[name] = numpy_case(mapping, arrays, out, min(rounds, NUMPY_ROUNDS))
+            madspace.PinnedBuffer.trim()
     with pinned():  # not earlier: threads that the driver has started for itself keep all cores
         for order, power in MAPPINGS:
             mapping = madspace.TPropagatorMapping(order, power)
@@ -283,6 +298,19 @@ def tables(result: dict[str, Any]) -> str:
     def ratio(case: dict[str, Any], figure: str, of: str) -> str:
         return f"{case[figure]['median'] / case[of]['median']:.2f}"
 
+    through = {name: x for name, x in cases.items() if "pinned_copies" in x}
+    cases = {name: x for name, x in cases.items() if name not in through}
+    parts = [numpy_table(through)] if through else []
+    if cases:
+        parts.append(_table(cases, median, ratio))
+    return "\n\n".join(parts)
+
+
+def _table(
+    cases: dict[str, Any],
+    median: Callable[[dict[str, Any], str], str],
+    ratio: Callable[[dict[str, Any], str, str], str],
+) -> str:
     if any("c_launch" in x for x in cases.values()):
         head = ["us", "device", "cold", "floor", "share", "host", "x C", "call + wait", "x C"]
         rows = [

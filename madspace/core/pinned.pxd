@@ -1,5 +1,6 @@
 from madspace.core._pinned_blocks cimport Block
 from madspace.core.device cimport Device
+from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream
 
 
@@ -16,3 +17,8 @@ cdef class PinnedBuffer:
     cdef dict before(self, Stream stream, bint write)      # what after() takes as `waited`, or None there
     cdef int after(self, Stream stream, bint write, dict waited) except -1
     cdef int let_go(self) noexcept
+
+
+# Bytes of one to bytes of the other, open and large enough both, as copy_to() and copy_from() do it.
+cdef int copy_part(PinnedBuffer pinned, size_t at, Buffer buffer, size_t offset, size_t nbytes, Stream where,
+                   bint to_device) except -1

@@ -312,16 +312,22 @@ cdef class PinnedBuffer:
 
 
 cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device) except -1:
-    cdef Device device = buffer.pool.device
-    cdef Stream where = pick_stream(stream, device, buffer.stream)
-    cdef dict waited
-    cdef int pushed
+    cdef Stream where = pick_stream(stream, buffer.pool.device, buffer.stream)
     pinned.check_open()
     buffer.check_open()
     where.check_open()
     if buffer.nbytes != pinned.nbytes:
         raise ShapeError(f"buffer: expected {pinned.nbytes} bytes, got {buffer.nbytes}")
-    if pinned.nbytes == 0:
+    return copy_part(pinned, 0, buffer, 0, pinned.nbytes, where, to_device)
+
+
+cdef int copy_part(PinnedBuffer pinned, size_t at, Buffer buffer, size_t offset, size_t nbytes, Stream where,
+                   bint to_device) except -1:
+    cdef Device device = buffer.pool.device
+    cdef char* host
+    cdef dict waited
+    cdef int pushed
+    if nbytes == 0:
         return 0
     pinned.n_views_ += 1        # nobody closes it meanwhile
     pushed = -1
@@ -329,11 +335,12 @@ cdef int copy(PinnedBuffer pinned, Buffer buffer, object stream, bint to_device)
         pushed = device.push()
         waited = pinned.before(where, not to_device)
         buffer.before(where, to_device)
+        host = <char*>pinned.block_.ptr + at
         with nogil:
             if to_device:
-                drv.memcpy_htod_async(buffer.ptr_, pinned.block_.ptr, buffer.nbytes, where.handle_)
+                drv.memcpy_htod_async(buffer.ptr_ + offset, host, nbytes, where.handle_)
             else:
-                drv.memcpy_dtoh_async(pinned.block_.ptr, buffer.ptr_, buffer.nbytes, where.handle_)
+                drv.memcpy_dtoh_async(host, buffer.ptr_ + offset, nbytes, where.handle_)
         buffer.after(where, to_device)
         pinned.after(where, not to_device, waited)
     finally:

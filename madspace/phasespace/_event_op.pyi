@@ -1,6 +1,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, final
 
+from madspace.core.device import Device
+from madspace.core.stream import Stream
+
 @final
 class EventOp:
     kernel: str
@@ -11,6 +14,7 @@ class EventOp:
     ) -> None: ...
     @property
     def isa(self) -> str: ...
+    def load(self, device: Device, stream: Stream) -> None: ...
     def __call__(
         self, inputs: Iterable[Any], conditions: Iterable[Any], out: Sequence[Any] | None, stream: Any
     ) -> list[Any]: ...

@@ -111,6 +111,10 @@ cdef class EventOp:
         """Instruction set of the host kernel."""
         return self.host_.isa
 
+    def load(self, Device device not None, Stream stream not None):
+        """Load the kernel, so that a call raises nothing that this does not."""
+        self.kernel_for(device, stream)
+
     def __call__(self, inputs, conditions, out, stream):
         """Run the kernel on one batch; see Mapping.map_forward for the arguments. Returns the outputs as a list."""
         cdef Operand operands[MAX_OPERANDS]

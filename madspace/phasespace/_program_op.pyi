@@ -1,6 +1,8 @@
 from collections.abc import Sequence
 from typing import Any, final
 
+from madspace.core.device import Device
+from madspace.core.stream import Stream
 from madspace.phasespace.program import Program
 
 @final
@@ -15,6 +17,7 @@ class ProgramOp:
         output_shared: Sequence[bool],
         kernels: str,
     ) -> None: ...
+    def load(self, n: int, drawn: tuple[int, ...], device: Device, stream: Stream) -> None: ...
     def __call__(
         self,
         arrays: list[Any],
@@ -22,4 +25,5 @@ class ProgramOp:
         stream: Any,
         as_tensors: bool,
         draw: tuple[int, int, int] | None,
+        device: Device | None = None,
     ) -> list[Any] | None: ...

@@ -9,8 +9,10 @@ from libcpp.vector cimport vector
 from madspace.core._operand cimport (
     Intake, Operand, describe_dtype, hand_over, listed, rows_overlap, shape_of, strides_told,
 )
+from madspace.core.device cimport Device
 from madspace.core.dlpack cimport framework_stream
 from madspace.core.memory cimport Buffer, allocate
+from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
 from madspace.phasespace._program_plan cimport (
     MAX_BATCH, SMALL_BATCH, LaidOut, Launcher, OnDevice, Plan, kLargeProgram, kSmallProgram, lay_out,
@@ -97,12 +99,18 @@ cdef class ProgramOp:
         self.kinds_.push_back(kind)
         return 0
 
-    def __call__(self, list arrays, out, stream, bint as_tensors, draw):
+    def load(self, int64_t n, tuple drawn, Device device not None, Stream stream not None):
+        """Load or compile what runs for n events, so that a call raises nothing that this does not."""
+        cdef Plan plan = self.plan_for(n, drawn)
+        if plan is not None:
+            plan.on_device(device, stream)
+
+    def __call__(self, list arrays, out, stream, bint as_tensors, draw, Device device=None):
         """Run the program; returns the results as a list, or None where the first array is on the CPU.
 
         `arrays`: arguments and globals in order, numbers where all events share them, None where they are drawn.
         `as_tensors`: new results are Tensors, whatever the arguments are. `draw`: None, or seed, number of the first
-        event, number of events (-1: as the arrays tell).
+        event, number of events (-1: as the arrays tell). `device`: where, if no array may be there to tell.
         """
         cdef vector[Operand] operands
         cdef Intake intake = Intake.__new__(Intake)
@@ -116,12 +124,14 @@ cdef class ProgramOp:
         if draw is not None:
             seed, offset, n_events = draw
             drawn = tuple([i for i in range(self.n_inputs_) if arrays[i] is None])
-        for i in range(self.n_inputs_):
+        if device is not None:
+            intake.device_type, intake.device_id, intake.device = DEVICE_CUDA, device.id, device
+        for i in range(0 if device is not None else self.n_inputs_):
             if not is_number(arrays[i]) and (draw is None or arrays[i] is not None):
                 first = arrays[i]
                 intake.locate(first, self.input_names[i])
                 break
-        if first is None or intake.device_type != DEVICE_CUDA:
+        if intake.device is None:
             return None
         operands.resize(self.n_inputs_ + self.n_outputs_)
         intake.choose(stream, first)

@@ -30,6 +30,7 @@ class Function(Graph):
         *args: Any,
         out: Sequence[Any] | None = None,
         stream: Any = None,
+        device: Any = None,
         seed: SupportsIndex | None = None,
         offset: SupportsIndex = 0,
         n_events: SupportsIndex | None = None,
@@ -43,7 +44,7 @@ class Function(Graph):
             The arguments in order.
         **named : array
             The arguments by name instead.
-        out, stream, seed, offset, n_events : optional
+        out, stream, device, seed, offset, n_events : optional
             As of `FunctionRuntime.call`.
 
         Returns
@@ -53,7 +54,9 @@ class Function(Graph):
         """
         if named:
             args = tuple(arguments_by_name(self._inputs.keys(), args, named))
-        results = self._compiled().arrays(args, out=out, stream=stream, seed=seed, offset=offset, n_events=n_events)
+        results = self._compiled().arrays(
+            args, out=out, stream=stream, device=device, seed=seed, offset=offset, n_events=n_events
+        )
         if len(results) == 1:
             return results[0]
         return result_type(tuple(self._outputs.keys()))._make(results)

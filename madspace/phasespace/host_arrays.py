@@ -7,11 +7,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madspace.core.creation import asarray
+from madspace.core.device import Device, as_device
 from madspace.core.tensor import Tensor
 from madspace.errors import DeviceMismatchError, DTypeError, ShapeError
 from madspace.phasespace.program import ProgramArgument
 
-__all__ = ["HOST_KINDS", "as_kind_of", "checked", "checked_result", "common_batch"]
+__all__ = [
+    "HOST_KINDS",
+    "as_kind_of",
+    "checked",
+    "checked_arguments",
+    "checked_results",
+    "common_batch",
+    "gpu_of",
+    "made_results",
+    "refuse_arrays_elsewhere",
+    "results_of",
+]
 
 # What is on the CPU for sure.
 HOST_KINDS = (np.ndarray, np.generic, float, int)
@@ -36,6 +48,45 @@ def checked(argument: ProgramArgument, array: Any, is_shared: bool) -> NDArray[A
     return np.require(array, requirements="A")
 
 
+def checked_arguments(
+    arguments: Sequence[ProgramArgument], is_shared: Sequence[bool], args: Sequence[Any], can_draw: bool
+) -> list[NDArray[Any] | None]:
+    """Return arguments as NumPy arrays with a batch axis, None where they are drawn."""
+    arrays: list[NDArray[Any] | None] = []
+    for argument, array, flag in zip(arguments, args, is_shared, strict=True):
+        if array is not None or not can_draw:
+            arrays.append(checked(argument, array, flag))
+        elif flag or argument.dtype != np.float64:
+            raise TypeError(f"{argument.name}: expected an array, got None: only float64 of each event is drawn")
+        else:
+            arrays.append(None)
+    return arrays
+
+
+def checked_results(
+    results: Sequence[ProgramArgument],
+    is_shared: Sequence[bool],
+    out: Sequence[Any] | None,
+    names: Sequence[str],
+    arrays: Sequence[NDArray[Any] | None],
+    batch: int,
+) -> list[NDArray[Any] | None]:
+    """Return the arrays for results as NumPy arrays, None where one is to be made; `names` are those of `arrays`."""
+    if out is None:
+        return [None] * len(results)
+    if len(out) != len(results):
+        raise ShapeError(f"out: expected {len(results)} entries ({', '.join(x.name for x in results)}), got {len(out)}")
+    given: list[NDArray[Any] | None] = []
+    for i, (place, result, flag) in enumerate(zip(results, out, is_shared, strict=True)):
+        label = f"out[{i}] ({place.name})"
+        array = None if result is None else checked_result(label, place, result, 1 if flag else batch)
+        for other, known in [*zip(names, arrays, strict=False), *enumerate(given)]:
+            if array is not None and known is not None and np.may_share_memory(array, known):
+                raise ValueError(f"{label}: expected memory of its own, got memory shared with {other}")
+        given.append(array)
+    return given
+
+
 def checked_result(label: str, argument: ProgramArgument, result: Any, length: int) -> NDArray[Any]:
     """Return an array for a result as a NumPy array."""
     if isinstance(result, np.ndarray):
@@ -58,6 +109,19 @@ def checked_result(label: str, argument: ProgramArgument, result: Any, length: i
     return array
 
 
+def made_results(
+    results: Sequence[ProgramArgument],
+    is_shared: Sequence[bool],
+    given: Sequence[NDArray[Any] | None],
+    batch: int,
+) -> list[NDArray[Any]]:
+    """Return the arrays for results, new ones where none was given."""
+    return [
+        np.empty((1 if flag else batch, *x.shape), x.dtype) if array is None else array
+        for x, flag, array in zip(results, is_shared, given, strict=True)
+    ]
+
+
 def common_batch(names: Sequence[str], arrays: Sequence[NDArray[Any] | None], n_events: int) -> int:
     """Return the number of events; arrays of length 1 fit any."""
     batch, source = (1, "") if n_events < 0 else (n_events, "n_events")
@@ -78,3 +142,21 @@ def as_kind_of(result: NDArray[Any], first: Any) -> Any:
     if type(first).__module__.partition(".")[0] == "torch":
         return asarray(result).torch()
     return result
+
+
+def results_of(made: Sequence[NDArray[Any]], first: Any, out: Sequence[Any] | None) -> list[Any]:
+    """Return results as arrays of the library of the first argument, those that were given as they are."""
+    results = [as_kind_of(x, first) for x in made]
+    return results if out is None else [new if x is None else x for new, x in zip(results, out, strict=True)]
+
+
+def gpu_of(device: Any) -> Device | None:
+    """Return the GPU that an argument `device` names; None for None and the CPU."""
+    return None if device is None or (isinstance(device, str) and device == "cpu") else as_device(device)
+
+
+def refuse_arrays_elsewhere(names: Sequence[str], args: Sequence[Any]) -> None:
+    """Raise DeviceMismatchError for an array that is not on the CPU."""
+    for name, array in zip(names, args, strict=False):
+        if not isinstance(array, HOST_KINDS) and array is not None and (there := asarray(array).device) != "cpu":
+            raise DeviceMismatchError(f"{name}: expected an array on the CPU, got one on {there}")

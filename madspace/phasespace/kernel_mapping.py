@@ -3,13 +3,32 @@
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
+import numpy as np
+
+from madspace.core.device import Device
+from madspace.core.stream import Stream
+from madspace.core.tensor import Tensor
+from madspace.errors import ShapeError
 from madspace.phasespace._event_op import EventOp
+from madspace.phasespace.host_arrays import (
+    checked_arguments,
+    checked_results,
+    common_batch,
+    gpu_of,
+    made_results,
+    refuse_arrays_elsewhere,
+    results_of,
+)
+from madspace.phasespace.host_chunks import run_in_chunks
 from madspace.phasespace.mapping import Mapping
+from madspace.phasespace.program import ProgramArgument
 from madspace.phasespace.results import arguments_by_name, result_type
 from madspace.phasespace.types import batch_float, batch_four_vec
 from madspace.phasespace.values import NamedTypes
 
 __all__ = ["KernelMapping"]
+
+FLOAT = np.dtype(np.float64)
 
 
 class KernelMapping(Mapping):
@@ -63,6 +82,7 @@ class KernelMapping(Mapping):
         *,
         out: Sequence[Any] | None = None,
         stream: Any = None,
+        device: Any = None,
         seed: SupportsIndex | None = None,
         offset: SupportsIndex = 0,
         n_events: SupportsIndex | None = None,
@@ -84,6 +104,9 @@ class KernelMapping(Mapping):
             Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
             By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
             first input, else the device's own stream.
+        device : optional
+            Where arrays on the CPU are to be mapped: "cuda", "cuda:<i>", an int or a `madspace.Device`; the results
+            come back, and the call waits for them. See `FunctionRuntime.call`. "cpu" and None: where they are.
         seed, offset, n_events : int, optional
             As of `Mapping.map_forward`: random numbers for the inputs that are None, or for all.
         **named : array
@@ -102,7 +125,7 @@ class KernelMapping(Mapping):
         DTypeError
             An array is not float64.
         DeviceMismatchError
-            Not all arrays are on the same device.
+            Not all arrays are on the same device, or `device` is given for one that is not on the host.
         ValueError
             An output is read-only or shares memory with another array, or `stream` is given for arrays on the CPU.
         TypeError
@@ -123,10 +146,50 @@ class KernelMapping(Mapping):
         gets ``det`` 0 and finite values elsewhere.
         """
         if self._forward is None or seed is not None or n_events is not None or offset != 0:
+            options = {"out": out, "stream": stream, "device": device}
             return super().map_forward(
-                inputs, conditions, out=out, stream=stream, seed=seed, offset=offset, n_events=n_events, **named
+                inputs, conditions, **options, seed=seed, offset=offset, n_events=n_events, **named
             )
         if named:
             inputs = arguments_by_name(self._argument_names, [*inputs, *conditions], named)
-        # Not _make, which is a function of Python's.
+        if device is not None:
+            gpu = gpu_of(device)
+            args = [*inputs, *conditions]
+            if gpu is not None:
+                return self._result_type._make(self._through(gpu, self._forward, args, out, stream))
+            refuse_arrays_elsewhere(self._argument_names, args)
+        # Not by _make, which is a function of Python's.
         return tuple.__new__(self._result_type, self._forward(inputs, conditions, out, stream))
+
+    def _through(self, gpu: Device, op: EventOp, args: list[Any], out: Sequence[Any] | None, stream: Any) -> list[Any]:
+        """Map arrays of the host on a GPU."""
+        if len(args) != len(self._argument_names):
+            raise ShapeError(
+                f"inputs: expected {len(self._argument_names)} arrays ({', '.join(self._argument_names)}), conditions "
+                f"counted in, got {len(args)}"
+            )
+        arguments = [ProgramArgument(name, FLOAT, (), ()) for name in op.input_names]
+        places = [ProgramArgument(name, FLOAT, (4,), ()) for name in op.output_names[:-1]]
+        places.append(ProgramArgument(op.output_names[-1], FLOAT, (), ()))
+        is_shared = [False] * len(places)
+        arrays = checked_arguments(arguments, [False] * len(arguments), args, False)
+        batch = common_batch(op.input_names, arrays, -1)
+        given = checked_results(places, is_shared, out, op.input_names, arrays, batch)
+        results = made_results(places, is_shared, given, batch)
+        run_in_chunks(_OnDevice(op), arrays, results, is_shared, batch, gpu, stream)
+        return results_of(results, args[0], out)
+
+
+class _OnDevice:
+    """A kernel on the chunks of a batch."""
+
+    def __init__(self, op: EventOp) -> None:
+        self._op = op
+
+    def load(self, n: int, device: Device, stream: Stream) -> None:
+        self._op.load(device, stream)
+
+    def launch(
+        self, arguments: list[Tensor | None], results: list[Tensor], begin: int, n: int, device: Device, stream: Stream
+    ) -> None:
+        self._op(arguments, (), results, stream)

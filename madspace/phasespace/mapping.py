@@ -145,6 +145,7 @@ class Mapping:
         *,
         out: Sequence[Any] | None = None,
         stream: Any = None,
+        device: Any = None,
         seed: SupportsIndex | None = None,
         offset: SupportsIndex = 0,
         n_events: SupportsIndex | None = None,
@@ -157,7 +158,7 @@ class Mapping:
         inputs, conditions : sequence of arrays
             The arguments of `forward_function`; the two lists are read one after the other. See `FunctionRuntime` for
             what arrays may be.
-        out, stream, offset, n_events : optional
+        out, stream, device, offset, n_events : optional
             As of `FunctionRuntime.call`.
         seed : int, optional
             Makes random numbers of the inputs that are None, and of all of them if `inputs` is left out: as
@@ -172,7 +173,7 @@ class Mapping:
         """
         if seed is not None and not inputs and not named:
             inputs = [None] * len(self._input_types)
-        options = {"out": out, "stream": stream, "seed": seed, "offset": offset, "n_events": n_events}
+        options = {"out": out, "stream": stream, "device": device, "seed": seed, "offset": offset, "n_events": n_events}
         return self._map(True, inputs, conditions, named, options)
 
     def map_inverse(
@@ -182,10 +183,11 @@ class Mapping:
         *,
         out: Sequence[Any] | None = None,
         stream: Any = None,
+        device: Any = None,
         **named: Any,
     ) -> Any:
         """Map outputs back to inputs; ``det`` is the reciprocal of the forward one. See `map_forward`."""
-        return self._map(False, inputs, conditions, named, {"out": out, "stream": stream})
+        return self._map(False, inputs, conditions, named, {"out": out, "stream": stream, "device": device})
 
     def vjp(
         self,

@@ -4,11 +4,12 @@ import operator
 from collections.abc import Sequence
 from typing import Any, SupportsIndex, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
 from madspace.core._foreign import release_inputs
 from madspace.core.creation import asarray
+from madspace.core.device import Device
+from madspace.core.stream import Stream
 from madspace.core.tensor import Tensor
 from madspace.errors import ShapeError, UnsupportedOpError
 from madspace.phasespace import executor
@@ -19,9 +20,18 @@ from madspace.phasespace.context import Context, default_context
 from madspace.phasespace.draws import check_draw
 from madspace.phasespace.gradients import Gradients
 from madspace.phasespace.graph import Graph
-from madspace.phasespace.host_arrays import HOST_KINDS, as_kind_of, checked, checked_result, common_batch
+from madspace.phasespace.host_arrays import (
+    HOST_KINDS,
+    checked_arguments,
+    checked_results,
+    common_batch,
+    gpu_of,
+    made_results,
+    results_of,
+)
+from madspace.phasespace.host_chunks import run_in_chunks
 from madspace.phasespace.jit import is_wanted
-from madspace.phasespace.program import Program, ProgramArgument
+from madspace.phasespace.program import Program
 from madspace.phasespace.types import BatchSize
 from madspace.phasespace.values import NamedValues
 
@@ -61,8 +71,8 @@ class FunctionRuntime:
 
     On the CPU large batches are split over threads (``MADSPACE_NUM_THREADS``). On a GPU a call is one kernel launch on
     its stream: nothing is waited for or copied, and nothing is allocated if all of `out` is given; new results share
-    one allocation. A function too large for a GPU raises UnsupportedOpError at its first call there, as does one with
-    globals.
+    one allocation. With `device` arrays on the CPU go to a GPU and the results come back, see `call`. A function too
+    large for a GPU raises UnsupportedOpError at its first call there, as does one with globals.
     """
 
     def __init__(self, function: Graph, context: Context | None = None, *, jit: bool | None = None) -> None:
@@ -86,6 +96,7 @@ class FunctionRuntime:
             for wanted in (True, False)
             if wanted in self._is_shared_result or not (wanted or self._is_shared_result)
         ]
+        self._places = [x for _, x in sorted((i, x) for part in self._parts for i, x in part.outputs)]
 
     @property
     def programs(self) -> list[Program]:
@@ -106,6 +117,7 @@ class FunctionRuntime:
         *,
         out: Sequence[Any] | None = None,
         stream: Any = None,
+        device: Any = None,
         seed: SupportsIndex | None = None,
         offset: SupportsIndex = 0,
         n_events: SupportsIndex | None = None,
@@ -124,6 +136,10 @@ class FunctionRuntime:
             Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
             By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
             first array, else the device's own stream.
+        device : optional
+            Where arrays on the CPU are to be worked on: "cuda", "cuda:<i>", an int or a `madspace.Device`. They go
+            there and the results come back in chunks, whose copies and launches overlap; see Notes. "cpu" and None:
+            where they are.
         seed : int, optional
             Arguments that are None are random numbers: column by column those of
             ``madspace.random.uniform((batch, count), seed=seed, offset=offset)``, where `count` is how many one event
@@ -140,7 +156,7 @@ class FunctionRuntime:
         DTypeError
             An array is of another type.
         DeviceMismatchError
-            Not all arrays are on one device.
+            Not all arrays are on one device, or `device` is given for one that is not on the CPU.
         ValueError
             A result is read-only or shares memory with another array, or `stream` is given on the CPU.
         TypeError
@@ -149,8 +165,25 @@ class FunctionRuntime:
             The arguments are on a GPU, and the function does not fit it.
         OutOfMemoryError, DriverError
             The results do not fit into the device's memory, or the driver refused the launch.
+        DriverNotFoundError
+            `device` is a GPU, and there is none.
+        CaptureError
+            `device` is a GPU, and the stream is being captured: the call has to wait.
+
+        Notes
+        -----
+        With `device` the call returns when the results are there, equal to those for arrays on that device, however the
+        batch is cut. It comes behind what is queued on its stream, works on three side streams of it, and what is
+        queued later comes behind it. Arrays are copied to page-locked memory and from there by threads of the CPU
+        (``MADSPACE_NUM_THREADS``), so that the whole takes little longer than the copies between host and device; the
+        host waits for a chunk when it needs its page-locked memory again, and at the end. Arrays of whole events
+        without gaps in a `madspace.PinnedBuffer` (``PinnedBuffer.numpy``) are not copied: with those alone it waits
+        once. A call takes 96 MiB of page-locked memory and of device memory at most, unless a single event or what all
+        events share is large; the former is kept for later calls until ``PinnedBuffer.trim()``. A batch of less than 32
+        MiB, arguments and results together, is one chunk. Calls of several threads are independent, but one at a time
+        has the CPU's threads. After an error, contents of `out` are undefined, and nothing writes to it any more.
         """
-        results = self._run(args, out, stream, _draw(seed, offset, n_events), as_tensors=True)
+        results = self._run(args, out, stream, device, _draw(seed, offset, n_events), as_tensors=True)
         return results if out is not None else [x if isinstance(x, Tensor) else asarray(x) for x in results]
 
     def arrays(
@@ -159,12 +192,13 @@ class FunctionRuntime:
         *,
         out: Sequence[Any] | None = None,
         stream: Any = None,
+        device: Any = None,
         seed: SupportsIndex | None = None,
         offset: SupportsIndex = 0,
         n_events: SupportsIndex | None = None,
     ) -> list[Any]:
         """Run the function and return its results as arrays of the first argument's library; see `call`."""
-        return self._run(args, out, stream, _draw(seed, offset, n_events), as_tensors=False)
+        return self._run(args, out, stream, device, _draw(seed, offset, n_events), as_tensors=False)
 
     def call_with_grad(
         self, args: Sequence[Any], input_requires_grad: Sequence[bool]
@@ -278,16 +312,24 @@ class FunctionRuntime:
         return release_inputs(wait=wait)
 
     def _run(
-        self, args: Sequence[Any], out: Sequence[Any] | None, stream: Any, draw: Draw | None, *, as_tensors: bool
+        self,
+        args: Sequence[Any],
+        out: Sequence[Any] | None,
+        stream: Any,
+        device: Any,
+        draw: Draw | None,
+        *,
+        as_tensors: bool,
     ) -> list[Any]:
-        """Run the function where the arguments are."""
+        """Run the function where the arguments are, or from the host on a device."""
         if len(args) != len(self._argument_names):
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
             )
         # What runs on GPUs tells where arrays are, but it does not take globals.
-        is_known = self._global_names and all(
-            x is None or isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args
+        is_known = device is not None or (
+            self._global_names
+            and all(x is None or isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args)
         )
         for x in () if is_known else args:
             if x is not None and not isinstance(x, HOST_KINDS):
@@ -295,9 +337,35 @@ class FunctionRuntime:
                 if results is not None:
                     return results
                 break
-        if stream is not None:
+        gpu = gpu_of(device)
+        if gpu is None and stream is not None:
             raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
-        return self._run_on_cpu(args, out, draw, as_tensors)
+        return self._run_from_host(args, out, stream, gpu, draw, as_tensors)
+
+    def _run_from_host(
+        self,
+        args: Sequence[Any],
+        out: Sequence[Any] | None,
+        stream: Any,
+        gpu: Device | None,
+        draw: Draw | None,
+        as_tensors: bool,
+    ) -> list[Any]:
+        """Run the function on arrays on the CPU, there or on a GPU."""
+        op = None if gpu is None else self._gpu_op()
+        inputs = self._parts[0].program.inputs
+        arrays = checked_arguments(inputs[: len(args)], self._is_shared, args, draw is not None)
+        batch = common_batch(self._argument_names, arrays, -1 if draw is None else draw[2])
+        given = checked_results(self._places, self._is_shared_result, out, self._argument_names, arrays, batch)
+        results = made_results(self._places, self._is_shared_result, given, batch)
+        if op is not None and gpu is not None:
+            run_in_chunks(_OnDevice(op, draw, arrays), arrays, results, self._is_shared_result, batch, gpu, stream)
+        else:
+            arrays += [self._context.array(x.name, x.dtype, x.shape) for x in inputs[len(args) :]]
+            for part in self._parts:
+                part.run(self._executor, arrays, batch, results, draw)
+        first = next((x for x in args if x is not None and not as_tensors), None)
+        return results_of(results, first, out)
 
     def _gpu_op(self) -> ProgramOp:
         """Return what runs the function on GPUs."""
@@ -309,47 +377,24 @@ class FunctionRuntime:
             self._gpu = ProgramOp(program, shared, self._is_shared, self._is_shared_result, self._kernels)
         return self._gpu
 
-    def _run_on_cpu(
-        self, args: Sequence[Any], out: Sequence[Any] | None, draw: Draw | None, as_tensors: bool
-    ) -> list[Any]:
-        arguments = self._parts[0].program.inputs
-        arrays = [
-            None
-            if array is None and draw and _can_be_drawn(argument, is_shared)
-            else checked(argument, array, is_shared)
-            for argument, array, is_shared in zip(arguments, args, self._is_shared, strict=False)
-        ]
-        batch = common_batch(self._argument_names, arrays, -1 if draw is None else draw[2])
-        arrays += [self._context.array(x.name, x.dtype, x.shape) for x in arguments[len(arrays) :]]
-        given = self._given(out, arrays, batch)
-        results: dict[int, NDArray[Any]] = {}
-        for part in self._parts:
-            results.update(part.run(self._executor, arrays, batch, given, draw))
-        first = next((x for x in args if x is not None and not as_tensors), None)
-        made = [as_kind_of(results[i], first) for i in range(len(results))]
-        return made if out is None else [new if x is None else x for new, x in zip(made, out, strict=True)]
 
-    def _given(
-        self, out: Sequence[Any] | None, arrays: list[NDArray[Any] | None], batch: int
-    ) -> list[NDArray[Any] | None]:
-        """Check the arrays for results."""
-        if out is None:
-            return [None] * len(self._result_names)
-        if len(out) != len(self._result_names):
-            raise ShapeError(
-                f"out: expected {len(self._result_names)} entries ({', '.join(self._result_names)}), got {len(out)}"
-            )
-        places = {i: x for part in self._parts for i, x in zip(part.positions, part.program.outputs, strict=True)}
-        given: list[NDArray[Any] | None] = []
-        for i, (name, result) in enumerate(zip(self._result_names, out, strict=True)):
-            label = f"out[{i}] ({name})"
-            length = 1 if self._is_shared_result[i] else batch
-            array = None if result is None else checked_result(label, places[i], result, length)
-            for other, known in [*zip(self._argument_names, arrays, strict=False), *enumerate(given)]:
-                if array is not None and known is not None and np.may_share_memory(array, known):
-                    raise ValueError(f"{label}: expected memory of its own, got memory shared with {other}")
-            given.append(array)
-        return given
+class _OnDevice:
+    """A function on the chunks of a batch."""
+
+    def __init__(self, op: ProgramOp, draw: Draw | None, arrays: Sequence[NDArray[Any] | None]) -> None:
+        self._op, self._draw = op, draw
+        self._drawn = tuple(i for i, x in enumerate(arrays) if x is None)
+
+    def load(self, n: int, device: Device, stream: Stream) -> None:
+        self._op.load(n, self._drawn, device, stream)
+
+    def launch(
+        self, arguments: list[Tensor | None], results: list[Tensor], begin: int, n: int, device: Device, stream: Stream
+    ) -> None:
+        seed, first, _ = self._draw or (0, 0, 0)
+        # Numbers of events are those of 64 bits, as on the device.
+        draw = None if self._draw is None else (seed, (first + begin) % 2**64, n)
+        self._op(arguments, results, stream, True, draw, device)
 
 
 class _Part:
@@ -362,9 +407,9 @@ class _Part:
         names = outputs.keys()
         wanted = NamedValues([names[i] for i in positions], [outputs[i] for i in positions])
         graph = Graph(function.inputs, wanted, function.locals, function.globals, function.instructions)
-        self.positions = positions
         self.is_shared = is_shared
         self.program = compile_graph(graph, table)
+        self.outputs = list(zip(positions, self.program.outputs, strict=True))
         self.code = self.program.encode(table)
         self.used = [
             (i, argument.registers)
@@ -375,20 +420,14 @@ class _Part:
     def run(
         self,
         executor: executor.Executor,
-        arrays: list[NDArray[Any] | None],
+        arrays: Sequence[NDArray[Any] | None],
         batch: int,
-        given: list[NDArray[Any] | None],
+        results: Sequence[NDArray[Any]],
         draw: Draw | None,
-    ) -> dict[int, NDArray[Any]]:
-        """Return the results by position."""
-        size = 1 if self.is_shared else batch
-        results = []
-        for i, x in zip(self.positions, self.program.outputs, strict=True):
-            array = given[i]
-            results.append(np.empty((size, *x.shape), x.dtype) if array is None else array)
-        pairs = zip(results, self.program.outputs, strict=True)
-        outputs = [(result, argument.registers) for result, argument in pairs if argument.registers]
-        if size and outputs:
+    ) -> None:
+        """Write the results of this part, of those of the function."""
+        outputs = [(results[i], argument.registers) for i, argument in self.outputs if argument.registers]
+        if (self.is_shared or batch) and outputs:
             inputs = [(array, registers) for i, registers in self.used if (array := arrays[i]) is not None]
             code = self.code, self.program.constants, self.program.n_registers
             registers = draws(self.program, [i for i, array in enumerate(arrays) if array is None])
@@ -396,7 +435,6 @@ class _Part:
                 executor.run_program(*code, inputs, outputs)
             else:
                 executor.run_program(*code, inputs, outputs, registers, *draw[:2])
-        return dict(zip(self.positions, results, strict=True))
 
 
 def _draw(seed: SupportsIndex | None, offset: SupportsIndex, n_events: SupportsIndex | None) -> Draw | None:
@@ -409,10 +447,3 @@ def _draw(seed: SupportsIndex | None, offset: SupportsIndex, n_events: SupportsI
             raise TypeError("seed: expected an int with offset or n_events, got None")
         return None
     return *check_draw(seed, offset), count
-
-
-def _can_be_drawn(argument: ProgramArgument, is_shared: bool) -> bool:
-    """Return True for an argument that random numbers can stand for; TypeError for another one."""
-    if is_shared or argument.dtype != np.float64:
-        raise TypeError(f"{argument.name}: expected an array, got None: only float64 of each event is drawn")
-    return True
