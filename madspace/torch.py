@@ -55,8 +55,8 @@ def _function_module() -> Any:
         between, which torch checks. It can be run several times, and the module may be used several times before.
         Gradients of gradients are not there: asking for them raises RuntimeError.
         It runs where its tensors are, on a GPU on torch's current stream, and the backward pass on that of the forward
-        one. There the kernel of the gradients is compiled at its first use (NVRTC has to be installed), before a
-        capture therefore, and globals are not taken.
+        one. There the kernel of the gradients is compiled at its first use (NVRTC has to be installed), so run both
+        once before ``with torch.cuda.graph(..)``, which takes both; globals are not taken.
         A step without a derivative between a result and what wants a gradient raises UnsupportedOpError in the backward
         pass.
 

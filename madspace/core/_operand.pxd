@@ -67,3 +67,8 @@ cdef list listed(object arrays, str name)        # TypeError for what is no sequ
 
 # Gives results of an op the type of the array that they were computed from: `like` decides.
 cdef object hand_over(Tensor result, object like)
+
+# A new array of the kind of `like` from the allocator of its library, which knows what to do in a capture of its own;
+# None where the library gives none. It is made for the library's current stream: `like` came in on the call's, which a
+# capture lets through only if it is the same one.
+cdef object framework_array(object like, int32_t device_id, uint8_t code, uint8_t bits, int ndim, int64_t* shape)

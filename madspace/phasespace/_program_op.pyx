@@ -7,15 +7,16 @@ from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
 from madspace.core._operand cimport (
-    Intake, Operand, describe_dtype, hand_over, listed, rows_overlap, shape_of, strides_told,
+    Intake, Operand, describe_dtype, framework_array, hand_over, listed, rows_overlap, shape_of, strides_told,
 )
+from madspace.core.dlpack cimport import_array
 from madspace.core.memory cimport Buffer, allocate
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
 from madspace.phasespace._program_plan cimport (
     MAX_BATCH, SMALL_BATCH, LaidOut, Launcher, OnDevice, Plan, kLargeProgram, kSmallProgram, lay_out,
 )
 
-from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
+from madspace.errors import CaptureError, DTypeError, ShapeError, UnsupportedOpError
 
 
 cdef enum:
@@ -137,13 +138,19 @@ cdef class ProgramOp:
             here = plan.on_device(intake.device, intake.stream)      # before anything is made
         missing = [i for i in range(self.n_outputs_) if results[i] is None]
         if missing:
-            self.make_missing(intake, operands.data(), n, results, missing)
+            try:
+                self.make_missing(intake, operands.data(), n, results, missing)
+            except CaptureError:        # of another library, whose allocator may know what to do
+                if not self.borrow_missing(intake, operands.data(), n, results, missing, first):
+                    raise
         if here is not None:
             self.launch(here, intake, operands.data(), n_launched, seed, offset)
         # After the launch: a framework that takes a result over orders itself behind what is queued by then.
-        if not as_tensors:
-            for i in missing:
+        for i in missing:
+            if type(results[i]) is Tensor and not as_tensors:
                 results[i] = hand_over(<Tensor>results[i], first)
+            elif type(results[i]) is not Tensor and as_tensors:
+                results[i] = import_array(results[i], intake.stream, self.out_labels_[i])
         return results
 
     cdef Plan plan_for(self, int64_t n, tuple drawn):
@@ -347,6 +354,28 @@ cdef class ProgramOp:
                 x.data = <char*>16       # no elements
             results[i] = tensor
         return 0
+
+    cdef bint borrow_missing(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
+                             object first) except -1:
+        """Let the library of the first array make the outputs that were not given; False where it cannot."""
+        cdef int64_t shape[MAX_NDIM]
+        cdef Kind* kind
+        cdef Operand* x
+        cdef int i, k
+        for i in missing:
+            kind, x = &self.kinds_[self.n_inputs_ + i], operands + self.n_inputs_ + i
+            shape[0] = 1 if kind.shared else n
+            for k in range(kind.ndim):
+                shape[1 + k] = kind.shape[k]
+            results[i] = framework_array(first, intake.device_id, <unsigned char>kind.code,
+                                         64 if kind.code == CODE_FLOAT else 32, kind.ndim + 1, shape)
+            if results[i] is None:
+                return False
+            intake.take(x, results[i], self.out_labels_[i], True)
+            self.check_output(x, self.n_inputs_ + i, self.out_labels_[i], n)
+            if x.data == NULL:
+                x.data = <char*>16       # no elements
+        return True
 
     cdef int64_t padded_size(self, int output, int64_t n) noexcept:
         cdef Kind* kind = &self.kinds_[self.n_inputs_ + output]

@@ -61,8 +61,9 @@ class FunctionRuntime:
 
     On the CPU large batches are split over threads (``MADSPACE_NUM_THREADS``). On a GPU a call is one kernel launch on
     its stream: nothing is waited for or copied, and nothing is allocated if all of `out` is given; new results share
-    one allocation. A function too large for a GPU raises UnsupportedOpError at its first call there, as does one with
-    globals.
+    one allocation. In a capture by another library they come from the allocator of the first argument's library where
+    it has an exchange table, as torch has; else CaptureError asks for `out`. A function too large for a GPU raises
+    UnsupportedOpError at its first call there, as does one with globals.
     """
 
     def __init__(self, function: Graph, context: Context | None = None, *, jit: bool | None = None) -> None:
