@@ -9,6 +9,7 @@ from libcpp.vector cimport vector
 from madspace.core._operand cimport (
     Intake, Operand, describe_dtype, framework_array, hand_over, listed, rows_overlap, shape_of, strides_told,
 )
+from madspace.core._recording cimport recording_of
 from madspace.core.dlpack cimport import_array
 from madspace.core.memory cimport Buffer, allocate
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
@@ -51,6 +52,8 @@ cdef class ProgramOp:
     kernels : str
         "shipped": a fused kernel if one comes with the package, else the interpreter; "any": as well, but where none
         comes it is compiled; "compiled" and "interpreted": this alone.
+    borrows : bool, optional
+        Whether new results come from the allocator of the first array's library, where it has one.
     """
 
     cdef readonly tuple input_names
@@ -62,10 +65,12 @@ cdef class ProgramOp:
     cdef object program_
     cdef list output_shared_
     cdef str kernels_
+    cdef bint borrows_
     cdef dict plans_                     # of the whole function, by the inputs that are drawn
     cdef Plan shared_                    # None: no result is shared
 
-    def __cinit__(self, program, shared_program, input_shared, output_shared, str kernels):
+    def __cinit__(self, program, shared_program, input_shared, output_shared, str kernels,
+                  bint borrows=False):
         cdef list flags = [bool(flag) for flag in output_shared]
         cdef list places = [i for i, flag in enumerate(output_shared) if flag]
         self.input_names = tuple([x.name for x in program.inputs])
@@ -77,6 +82,7 @@ cdef class ProgramOp:
             self.add_kind(argument, flag)
         n = self.n_inputs_
         self.program_, self.output_shared_, self.kernels_ = program, flags, kernels
+        self.borrows_ = borrows
         self.plans_ = {}
         if shared_program is not None:
             self.shared_ = Plan(shared_program, [True] * len(places), [n + i for i in places], (), kernels)
@@ -138,11 +144,7 @@ cdef class ProgramOp:
             here = plan.on_device(intake.device, intake.stream)      # before anything is made
         missing = [i for i in range(self.n_outputs_) if results[i] is None]
         if missing:
-            try:
-                self.make_missing(intake, operands.data(), n, results, missing)
-            except CaptureError:        # of another library, whose allocator may know what to do
-                if not self.borrow_missing(intake, operands.data(), n, results, missing, first):
-                    raise
+            self.fill_in(intake, operands.data(), n, results, missing, first)
         if here is not None:
             self.launch(here, intake, operands.data(), n_launched, seed, offset)
         # After the launch: a framework that takes a result over orders itself behind what is queued by then.
@@ -321,6 +323,20 @@ cdef class ProgramOp:
             stride[which] = x.strides[0] * (x.bits // 8)
             rows[which] = 1 if x.strides[0] == 0 else x.shape[0]
         return rows_overlap(data[0], rows[0], stride[0], width[0], data[1], rows[1], stride[1], width[1])
+
+    cdef int fill_in(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
+                     object first) except -1:
+        """Make the outputs that were not given, or have them made."""
+        # Graphs of ours keep memory that is ours; what a library frees is lent to others while a graph still writes it.
+        if self.borrows_ and recording_of(intake.stream) is None:
+            if self.borrow_missing(intake, operands, n, results, missing, first):
+                return 0
+        try:
+            self.make_missing(intake, operands, n, results, missing)
+        except CaptureError:        # of another library, whose allocator may know what to do
+            if not self.borrow_missing(intake, operands, n, results, missing, first):
+                raise
+        return 0
 
     cdef int make_missing(self, Intake intake, Operand* operands, int64_t n, list results, list missing) except -1:
         """Make the outputs that were not given, as views of one allocation."""

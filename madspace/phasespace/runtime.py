@@ -223,7 +223,7 @@ class FunctionRuntime:
         UnsupportedOpError
             A step between a result and what its gradient is asked for has no derivative.
         """
-        tensors = self._gradients.from_stored(output_grads, stored_locals, eval_grad)
+        tensors = self._gradients.from_stored(output_grads, stored_locals, eval_grad, as_tensors=True)
         n = len(self._argument_names)
         return tensors[:n], list(zip(self._global_names, tensors[n:], strict=True))
 
@@ -278,6 +278,26 @@ class FunctionRuntime:
         """
         return release_inputs(wait=wait)
 
+    def _borrow(self) -> None:
+        """Let new arrays on GPUs come from the allocator of the arguments' library, from the first call on.
+
+        It knows on which of its streams they are used, which nobody tells about memory that is not its own.
+        """
+        self._gradients.borrows = True
+
+    def _arrays_with_grad(
+        self, args: Sequence[Any], input_requires_grad: Sequence[bool]
+    ) -> tuple[list[Any], list[bool]]:
+        """Return what `call_with_grad` does, as arrays of the first argument's library, and nothing stored."""
+        wanted = self._gradients.wanted(input_requires_grad)
+        return self.arrays(args), self._gradients.flags(wanted)
+
+    def _arrays_backward(
+        self, output_grads: Sequence[Any], stored_locals: Sequence[Any], eval_grad: Sequence[bool]
+    ) -> list[Any]:
+        """Return the gradients of arguments and globals, as arrays of the first argument's library."""
+        return self._gradients.from_stored(output_grads, stored_locals, eval_grad, as_tensors=False)
+
     def _run(
         self, args: Sequence[Any], out: Sequence[Any] | None, stream: Any, draw: Draw | None, *, as_tensors: bool
     ) -> list[Any]:
@@ -307,7 +327,9 @@ class FunctionRuntime:
                 raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
             program = compile_graph(self._function, self._table)
             shared = self._parts[0].program if self._parts[0].is_shared else None
-            self._gpu = ProgramOp(program, shared, self._is_shared, self._is_shared_result, self._kernels)
+            self._gpu = ProgramOp(
+                program, shared, self._is_shared, self._is_shared_result, self._kernels, self._gradients.borrows
+            )
         return self._gpu
 
     def _run_on_cpu(

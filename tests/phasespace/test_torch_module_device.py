@@ -145,7 +145,7 @@ class Noted:
 
     def __init__(self, torch, module, monkeypatch):
         self.torchs, self.ours, self.threads = [], [], []
-        call = module.runtime.call_backward
+        call = module.runtime._arrays_backward
 
         def noted(grads, stored, flags):
             self.torchs.append(torch.cuda.current_stream().cuda_stream)
@@ -153,7 +153,7 @@ class Noted:
             self.threads.append(threading.get_ident())
             return call(grads, stored, flags)
 
-        monkeypatch.setattr(module.runtime, "call_backward", noted)
+        monkeypatch.setattr(module.runtime, "_arrays_backward", noted)
 
 
 def test_the_way_there_runs_on_torchs_current_stream(torch, module):
@@ -227,6 +227,32 @@ def test_a_block_of_madspace_chooses_the_stream_of_the_way_there(torch, module):
     with madspace.stream(own):
         found = torch.autograd.grad(module(*late, *fixed), late, grads)
     same(found, on_the_cpu(torch, module, 6))
+
+
+def test_gradients_are_not_reused_under_another_stream(torch, square):
+    """Torch's allocator knows of their uses there: autograd tells it, and it would not listen for other memory."""
+    n = 1 << 20
+    x = torch.full((n,), 3.0, dtype=torch.float64, device="cuda", requires_grad=True)
+    square(x).sum().backward()
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+    first.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(first):
+        y = x * 1.0  # its way back, on this stream, reads what that of the module has made on the other
+        torch.cuda._sleep(CYCLES)
+    second.wait_stream(first)
+    with torch.cuda.stream(second):
+        z = square(y)
+    torch.cuda.synchronize()
+    grad = torch.ones_like(z)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(first):
+        torch.cuda._sleep(CYCLES)
+    (found,) = torch.autograd.grad(z, x, grad)
+    with torch.cuda.stream(second):
+        for _ in range(4):  # most likely in the same place, if it was given back
+            square(torch.zeros(n, dtype=torch.float64, device="cuda"))
+            torch.full((n,), float("nan"), dtype=torch.float64, device="cuda")
+    assert found.unique().tolist() == [6.0]
 
 
 # ---- captures ----
