@@ -186,25 +186,47 @@ class Soak:
         self.random.choice(self.graphs).launch(self.stream())
 
 
-def holdings(device: madspace.Device) -> dict[str, int]:
-    """Return what the process holds, in bytes and numbers."""
+def holdings(device: madspace.Device | None) -> dict[str, int]:
+    """Return what the process holds, in bytes and numbers; of the device as well where there is one."""
     status = Path("/proc/self/status").read_text().splitlines()
     resident = next(line for line in status if line.startswith("VmRSS:"))
-    return {
-        "pool_used_bytes": device.pool.used_bytes,
-        "pool_reserved_bytes": device.pool.reserved_bytes,
-        "device_used_bytes": device.total_memory - device.free_memory,
+    held = {
         "resident_bytes": int(resident.split()[1]) * 1024,
         "python_blocks": sys.getallocatedblocks(),
         "file_descriptors": len(os.listdir("/proc/self/fd")),
         "threads": threading.active_count(),
     }
+    if device is not None:
+        held |= {
+            "pool_used_bytes": device.pool.used_bytes,
+            "pool_reserved_bytes": device.pool.reserved_bytes,
+            "device_used_bytes": device.total_memory - device.free_memory,
+        }
+    return held
 
 
-def growth(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+def growth(before: dict[str, int], after: dict[str, int], limits: dict[str, int]) -> dict[str, int]:
     """Return what has grown past its limit, and by how much."""
-    grown = {name: after[name] - before[name] for name in LIMITS}
-    return {name: value for name, value in grown.items() if value > LIMITS[name]}
+    grown = {name: after[name] - before[name] for name in before}
+    return {name: value for name, value in grown.items() if value > limits[name]}
+
+
+def compare(
+    run: Callable[[int], None], n: int, hold: Callable[[], dict[str, int]], limits: dict[str, int]
+) -> dict[str, Any]:
+    """Run a tenth, note what is held, run the rest, and print and return how that has changed."""
+    run(n // 10)
+    before = hold()
+    start = time.perf_counter()
+    run(n - n // 10)
+    seconds = time.perf_counter() - start
+    after = hold()
+    grown = growth(before, after, limits)
+    for name in before:
+        verdict = "GROWN" if name in grown else "ok"
+        print(f"{name:20} {before[name]:14} -> {after[name]:14}  (limit +{limits[name]})  {verdict}")
+    print(f"{n} operations, {(n - n // 10) / seconds:.3g} per second")
+    return {"operations": n, "seconds": seconds, "before": before, "after": after, "grown": grown}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -217,30 +239,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     n = 20_000 if options.quick else options.operations
     device = madspace.Device(0)
-    soak = Soak(device, options.seed)
-    soak.run(n // 10)
-    before = holdings(device)
-    start = time.perf_counter()
-    soak.run(n - n // 10)
-    seconds = time.perf_counter() - start
-    after = holdings(device)
-    grown = growth(before, after)
-    for name, limit in LIMITS.items():
-        verdict = "GROWN" if name in grown else "ok"
-        print(f"{name:20} {before[name]:14} -> {after[name]:14}  (limit +{limit})  {verdict}")
-    print(f"{n} operations, {(n - n // 10) / seconds:.3g} per second")
+    result = compare(Soak(device, options.seed).run, n, lambda: holdings(device), LIMITS)
     if options.json:
-        result = {
-            "provenance": provenance("cuda"),
-            "operations": n,
-            "seed": options.seed,
-            "seconds": seconds,
-            "before": before,
-            "after": after,
-            "grown": grown,
-        }
-        write(options.json, result)
-    return 1 if grown else 0
+        write(options.json, {"provenance": provenance("cuda"), "seed": options.seed} | result)
+    return 1 if result["grown"] else 0
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+from madspace.core.creation import asarray
 from madspace.phasespace.context import Context, default_context
 from madspace.phasespace.graph import Graph
 from madspace.phasespace.runtime import FunctionRuntime
@@ -55,8 +56,9 @@ def _function_module() -> Any:
         between, which torch checks. It can be run several times, and the module may be used several times before.
         Gradients of gradients are not there: asking for them raises RuntimeError.
         It runs where its tensors are, on a GPU on torch's current stream, and the backward pass on that of the forward
-        one. There the kernel of the gradients is compiled at its first use (NVRTC has to be installed), before a
-        capture therefore, and globals are not taken.
+        one. There the kernel of the gradients is compiled at its first use (NVRTC has to be installed), so run both
+        once before ``with torch.cuda.graph(..)``, which takes both; globals are not taken. Results and gradients are of
+        torch's allocator, so that ``record_stream`` counts, but in a capture of madspace, whose graph keeps them.
         A step without a derivative between a result and what wants a gradient raises UnsupportedOpError in the backward
         pass.
 
@@ -77,6 +79,8 @@ def _function_module() -> Any:
             super().__init__()
             context = default_context() if context is None else context
             self.runtime = FunctionRuntime(function, context)
+            # Autograd tells torch's allocator, and none else, on which streams it uses what a backward pass returns.
+            self.runtime._borrow()
             values = [*function.inputs, *(value for _, value in function.globals)]
             self._places = [value.local_index for value in values]
             self.global_params = torch.nn.ParameterDict(
@@ -99,8 +103,12 @@ def _function_module() -> Any:
             if torch.is_grad_enabled() and any(x.requires_grad for x in (*args, *params)):
                 results = _Apply.apply(self.runtime, self._places, len(args), *args, *params)
             else:
-                results = tuple(x.torch() for x in self.runtime.call([x.detach() for x in args]))
+                results = tuple(map(_as_torch, self.runtime.arrays([x.detach() for x in args])))
             return results[0] if len(results) == 1 else results
+
+    def _as_torch(x: Any) -> torch.Tensor:
+        """Return a result, which is of another library only where there is no argument, as a tensor."""
+        return x if isinstance(x, torch.Tensor) else asarray(x).torch()
 
     def _spread(args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Return views with a place per event where a tensor of length 1 wants a gradient: torch adds them up."""
@@ -117,12 +125,12 @@ def _function_module() -> Any:
             ctx: Any, runtime: FunctionRuntime, places: list[int], n_args: int, *tensors: torch.Tensor
         ) -> tuple[torch.Tensor, ...]:
             args = [x.detach() for x in tensors[:n_args]]
-            outputs, _, ctx.eval_grad = runtime.call_with_grad(args, [x.requires_grad for x in tensors[:n_args]])
+            outputs, ctx.eval_grad = runtime._arrays_with_grad(args, [x.requires_grad for x in tensors[:n_args]])
             ctx.runtime, ctx.places = runtime, places
             # What the backward pass needs are these tensors themselves; saved this way torch notices if they change.
             ctx.save_for_backward(*tensors)
             ctx.set_materialize_grads(False)
-            results = tuple(x.torch() for x in outputs)
+            results = tuple(map(_as_torch, outputs))
             ctx.mark_non_differentiable(*(x for x in results if not x.is_floating_point()))
             return results
 
@@ -132,8 +140,8 @@ def _function_module() -> Any:
             for i, x in zip(ctx.places, ctx.saved_tensors, strict=True):
                 stored[i] = x.detach()
             given = [None if x is None else x.detach() for x in grads]
-            input_grads, global_grads = ctx.runtime.call_backward(given, stored, ctx.eval_grad)
-            found = [None if x is None else x.torch() for x in (*input_grads, *(x for _, x in global_grads))]
+            grads_found = ctx.runtime._arrays_backward(given, stored, ctx.eval_grad)
+            found = [None if x is None else _as_torch(x) for x in grads_found]
             if torch.is_grad_enabled():
                 # Somebody may derive these gradients once more: they must not look like constants.
                 sources = [x for x in (*ctx.saved_tensors, *grads) if x is not None]

@@ -38,6 +38,12 @@ def constants(text: str) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"\b(M\w+) = (\d+)", without_comments(text))}
 
 
+def version(text: str) -> tuple[int, int]:
+    """Return the version of the API that the header is of."""
+    major, minor = (re.search(rf"#define MADSPACE_API_{part} (\d+)", text)[1] for part in ("MAJOR", "MINOR"))
+    return int(major), int(minor)
+
+
 def structure_of(text: str, name: str):
     """Return a structure of the header as a ctypes class."""
     body = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", without_comments(text), re.S)[1]

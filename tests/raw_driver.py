@@ -85,8 +85,8 @@ class Block:
 
 
 @contextlib.contextmanager
-def capturing(stream, mode=driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL):
-    """Capture a stream for a block; the capture must be intact at the end."""
+def capturing(stream, mode=driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL, launches=0):
+    """Capture a stream for a block; the capture must be intact at the end, and is launched there so many times."""
     with current(stream.device.id):
         checked(driver.cuStreamBeginCapture(stream.handle, mode))
     try:
@@ -95,7 +95,14 @@ def capturing(stream, mode=driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLO
         with current(stream.device.id):
             code, graph = driver.cuStreamEndCapture(stream.handle)
     assert code == driver.CUresult.CUDA_SUCCESS, f"the capture ended with {code.name}"
-    checked(driver.cuGraphDestroy(graph))
+    with current(stream.device.id):
+        if launches:
+            executable = checked(driver.cuGraphInstantiate(graph, 0))
+            for _ in range(launches):
+                checked(driver.cuGraphLaunch(executable, stream.handle))
+            checked(driver.cuStreamSynchronize(stream.handle))
+            checked(driver.cuGraphExecDestroy(executable))
+        checked(driver.cuGraphDestroy(graph))
 
 
 def current_context():

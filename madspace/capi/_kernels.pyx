@@ -9,7 +9,9 @@ from libc.stdio cimport snprintf
 from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
-from madspace.capi cimport MS_ERROR_ARGUMENT, ms_api, ms_device, ms_kernel, ms_module, ms_stream
+from madspace.capi cimport (
+    MS_ERROR_ARGUMENT, MS_ERROR_UNSUPPORTED, ms_api, ms_device, ms_kernel, ms_module, ms_stream,
+)
 from madspace.capi._devices cimport device_object, find_device, is_cpu
 from madspace.capi._status cimport (
     Object, Section, caught, driver_failed, enter, failure, hand_out, kKernel, kModule, kStream, leave, look_up,
@@ -265,7 +267,7 @@ cdef int load(ms_kernel kernel, ms_device device) noexcept nogil:
     if where == NULL:
         return failure().status
     if is_cpu(where):
-        return write_failure(failure(), MS_ERROR_ARGUMENT, "device: expected a CUDA device, got the CPU")
+        return write_failure(failure(), MS_ERROR_UNSUPPORTED, "device: expected a CUDA device, got the CPU")
     return leave(sections, &section, py_load(found, where)) if enter(sections, &section) else refused()
 
 
@@ -284,7 +286,7 @@ cdef int allow_shared(ms_kernel kernel, ms_device device, unsigned int nbytes) n
     if where == NULL:
         return failure().status
     if is_cpu(where):
-        return write_failure(failure(), MS_ERROR_ARGUMENT, "device: expected a CUDA device, got the CPU")
+        return write_failure(failure(), MS_ERROR_UNSUPPORTED, "device: expected a CUDA device, got the CPU")
     return leave(sections, &section, py_allow(found, where, nbytes)) if enter(sections, &section) else refused()
 
 

@@ -26,8 +26,9 @@ struct KdaReader {
         return write_failure(failure, code, "%s: expected %s, got %lld", name, rule, got);
     }
 
-    int aligned(const char* name, const void* ptr, int64_t alignment) const {
-        if (reinterpret_cast<std::uintptr_t>(ptr) % static_cast<std::uintptr_t>(alignment) == 0) return 0;
+    // `n`: how many elements, or anything that is 0 where there are none, so that the address does not matter.
+    int aligned(const char* name, const void* ptr, int64_t alignment, int64_t n = 1) const {
+        if (n == 0 || reinterpret_cast<std::uintptr_t>(ptr) % static_cast<std::uintptr_t>(alignment) == 0) return 0;
         return write_failure(failure, MS_ERROR_SHAPE, "%s: expected data aligned to %lld bytes, got %p", name,
                              static_cast<long long>(alignment), ptr);
     }
@@ -41,7 +42,7 @@ struct KdaReader {
     int rows(const char* name, const void* ptr, ms_kda_strides* strides, int64_t heads, int64_t channels) const {
         const int64_t unit = on_gpu && channels > 0 ? 8 : 1, width = channels > 0 ? channels : 1;
         if (int code = present(name, ptr, in.batches * in.tokens > 0)) return code;
-        if (int code = aligned(name, ptr, 2 * unit)) return code;
+        if (int code = aligned(name, ptr, 2 * unit, in.batches * in.tokens)) return code;
         if (strides->batch == 0 && strides->token == 0 && strides->head == 0 && in.batches > 0)
             *strides = {in.tokens * heads * width, heads * width, width};
         const int64_t lengths[] = {in.batches, in.tokens, heads};
@@ -130,7 +131,7 @@ struct KdaReader {
                                      "state_slots: expected initial_state or final_state beside it, got neither");
             if (in.n_slots < 0) return wrong(MS_ERROR_SHAPE, "n_slots", "0 or more", in.n_slots);
             *n_slots = in.n_slots;
-            if (int code = aligned("state_slots", in.state_slots, in.flags & MS_KDA_STATE_SLOTS_64 ? 8 : 4))
+            if (int code = aligned("state_slots", in.state_slots, in.flags & MS_KDA_STATE_SLOTS_64 ? 8 : 4, n))
                 return code;
         } else if (in.n_slots != 0 && in.n_slots != n) {
             return wrong(MS_ERROR_SHAPE, "n_slots", "0, or the number of sequences, without state_slots", in.n_slots);
@@ -139,8 +140,8 @@ struct KdaReader {
         if (__builtin_mul_overflow(*n_slots, in.value_heads, &states) || states > kLargest / kLargestState)
             return wrong(MS_ERROR_SHAPE, "n_slots", "states whose bytes 64 bits can count", *n_slots);
         const int64_t alignment = on_gpu ? 16 : in.flags & MS_KDA_STATE_BF16 ? 2 : 4;
-        if (int code = aligned("initial_state", in.initial_state, alignment)) return code;
-        return aligned("final_state", in.final_state, alignment);
+        if (int code = aligned("initial_state", in.initial_state, alignment, *n_slots)) return code;
+        return aligned("final_state", in.final_state, alignment, *n_slots);
     }
 
     int snapshots() const {
@@ -153,9 +154,9 @@ struct KdaReader {
         if (int code = present("snapshot_tokens", in.snapshot_tokens, in.n_snapshots > 0)) return code;
         if (int code = present("snapshot_offsets", in.snapshot_offsets, true)) return code;
         const int64_t wide = in.flags & MS_KDA_SNAPSHOTS_64 ? 8 : 4;
-        if (int code = aligned("snapshots", in.snapshots, on_gpu ? 16 : in.flags & MS_KDA_SNAPSHOT_BF16 ? 2 : 4))
-            return code;
-        if (int code = aligned("snapshot_tokens", in.snapshot_tokens, wide)) return code;
+        const int64_t alignment = on_gpu ? 16 : in.flags & MS_KDA_SNAPSHOT_BF16 ? 2 : 4;
+        if (int code = aligned("snapshots", in.snapshots, alignment, in.n_snapshots)) return code;
+        if (int code = aligned("snapshot_tokens", in.snapshot_tokens, wide, in.n_snapshots)) return code;
         return aligned("snapshot_offsets", in.snapshot_offsets, wide);
     }
 };
@@ -175,7 +176,7 @@ inline int read_kda(ms_kda_args* args, bool on_gpu, kda::HostCall* call, Failure
     if (int code = reader.rows("g", args->g, &args->g_strides, hv, d)) return code;
     if (int code = reader.rows("beta", args->beta, &args->beta_strides, hv, 0)) return code;
     if (int code = reader.present("out", args->out, args->batches * args->tokens > 0)) return code;
-    if (int code = reader.aligned("out", args->out, on_gpu ? 16 : 2)) return code;
+    if (int code = reader.aligned("out", args->out, on_gpu ? 16 : 2, args->batches * args->tokens)) return code;
     if (int code = reader.sequences(&n)) return code;
     if (int code = reader.states(n, &n_slots)) return code;
     if (int code = reader.snapshots()) return code;

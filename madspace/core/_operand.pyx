@@ -10,22 +10,24 @@ from cpython.exc cimport PyErr_Occurred
 from cpython.list cimport PyList_GET_SIZE
 from cpython.ref cimport Py_DECREF, PyObject
 from cuda.bindings.cydriver cimport CUstream
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
 
 from madspace.core._borrow cimport borrow
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._foreign cimport look_at_some, n_held, order_inside
+from madspace.core._layout cimport compact_strides
 from madspace.core._recording cimport n_recordings
 from madspace.core._uses cimport work_on
 from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport get_device
 from madspace.core.dlpack cimport (
-    ExchangeTable, Facts, ManagedTensor, current_handle, exchange_table, export_managed, facts_of, framework_stream,
-    import_array, told_stream,
+    DLTensor, ExchangeTable, Facts, ManagedTensor, current_handle, exchange_table, export_managed, facts_of,
+    framework_stream, import_array, told_stream,
 )
 from madspace.core.event cimport order
 from madspace.core.stream cimport Stream, as_stream, own_stream
-from madspace.core.tensor cimport Tensor
+from madspace.core.tensor cimport MAX_NDIM, Tensor
 
 
 cdef extern from "Python.h":
@@ -236,24 +238,51 @@ cdef list listed(object arrays, str name):
 
 cdef object hand_over(Tensor result, object like, Stream consumer):
     cdef const ExchangeTable* table
-    cdef ManagedTensor* managed
-    cdef void* made
     if type(like) is Tensor:
         return result
     table = exchange_table(type(like))
     if table != NULL:
-        managed = export_managed(result, consumer)
-        if table.to_object(managed, &made) != 0:
-            refused = take_error()
-            managed.deleter(managed)  # what failed to take it over does not own it
-            raise MadspaceError(f"{type(like).__module__} could not take over a result: {refused}") from refused
-        answer = <object><PyObject*>made
-        Py_DECREF(answer)  # `made` carried a reference of its own
-        return answer
+        return object_of(table, export_managed(result, consumer), type(like))
     convert = None if isinstance(like, (np.ndarray, np.generic)) else _from_dlpack_of(type(like))
     if convert is not None:
         return convert(result)
     return result.numpy() if result.device_type_ == DEVICE_CPU else result
+
+
+cdef object object_of(const ExchangeTable* table, ManagedTensor* managed, type kind):
+    """Make an array of a library of what is given to it."""
+    cdef void* made
+    if table.to_object(managed, &made) != 0:
+        refused = take_error()
+        managed.deleter(managed)  # what failed to take it over does not own it
+        raise MadspaceError(f"{kind.__module__} could not take over a result: {refused}") from refused
+    answer = <object><PyObject*>made
+    Py_DECREF(answer)  # `made` carried a reference of its own
+    return answer
+
+
+cdef void note_error(void* context, const char* kind, const char* message) noexcept with gil:
+    (<list>context).append(f"{kind.decode(errors='replace')}: {message.decode(errors='replace')}")
+
+
+cdef object framework_array(Intake intake, object like, uint8_t code, uint8_t bits, int ndim, int64_t* shape):
+    cdef const ExchangeTable* table = exchange_table(type(like))
+    cdef ManagedTensor* managed = NULL
+    cdef int64_t strides[MAX_NDIM]
+    cdef DLTensor prototype
+    cdef list told = []
+    if (type(like) is Tensor or table == NULL or table.allocate == NULL or table.to_object == NULL
+            or table.current_stream == NULL
+            or (intake.lender_ != NULL and intake.lender_ != intake.stream.handle_)):
+        return None
+    compact_strides(ndim, shape, strides)
+    memset(&prototype, 0, sizeof(prototype))
+    prototype.device.device_type, prototype.device.device_id = DEVICE_CUDA, intake.device_id
+    prototype.ndim, prototype.shape, prototype.strides = ndim, shape, strides
+    prototype.dtype.code, prototype.dtype.bits, prototype.dtype.lanes = code, bits, 1
+    if table.allocate(&prototype, &managed, <void*>told, note_error) != 0:
+        raise MadspaceError(f"{type(like).__module__} could not allocate a result: {'; '.join(told)}")
+    return object_of(table, managed, type(like))
 
 
 cdef object take_error():

@@ -8,6 +8,7 @@ from madspace.core._operand cimport Intake, Operand, shape_of, strides_told
 from madspace.kda._args cimport (
     Args, Strides, kMaxHostChannels, kOffsets64, kSlots64, kSnapshotBf16, kSnapshotOffsets64, kStateBf16,
 )
+from madspace.kda._sizes cimport states_fit, steps_fit
 
 from madspace.errors import DTypeError, ShapeError
 
@@ -69,6 +70,7 @@ cdef int read_tokens(Call* call, bint on_gpu) except -1:
     for i in range(G + 1):
         expect_rows(x, i, on_gpu)
     expect_aligned(x, BETA, 2)
+    expect_reach(x, BETA)
     if call.given[OUT]:
         expect_dtype(x, OUT, CODE_BFLOAT, 16)
         expect_shape(x, OUT, 4, b, t, hv, d)
@@ -141,6 +143,7 @@ cdef int read_states(Call* call, bint on_gpu) except -1:
         if call.given[STATE_SLOTS] and x[i].ndim == 4 and (i == INITIAL_STATE or not call.given[INITIAL_STATE]):
             args.n_slots = x[i].shape[0]        # of a pool; the second one must have as many
         expect_shape(x, i, 4, args.n_slots, args.value_heads, d, d)
+        expect_countable(x, i, args.value_heads)
         expect_compact(x, i, GPU_ALIGNMENT if on_gpu else x[i].bits // 8)
     if call.given[INITIAL_STATE]:
         args.initial_state = x[INITIAL_STATE].data
@@ -167,6 +170,7 @@ cdef int read_snapshots(Call* call, bint on_gpu) except -1:
     args.flags |= kSnapshotBf16 if expect_state(x, SNAPSHOTS) else 0
     n = x[SNAPSHOTS].shape[0] if x[SNAPSHOTS].ndim > 0 else 0
     expect_shape(x, SNAPSHOTS, 4, n, args.value_heads, d, d)
+    expect_countable(x, SNAPSHOTS, args.value_heads)
     expect_compact(x, SNAPSHOTS, GPU_ALIGNMENT if on_gpu else x[SNAPSHOTS].bits // 8)
     wide = expect_index(x, SNAPSHOT_TOKENS)
     args.flags |= kSnapshotOffsets64 if wide else 0
@@ -222,10 +226,29 @@ cdef int expect_rows(Operand* x, int i, bint on_gpu) except -1:
         raise ShapeError(f"{NAMES[i]}: expected channels that are contiguous, got strides {strides_told(&x[i])} "
                          "(in elements)")
     expect_aligned(x, i, 2 * unit)
+    expect_reach(x, i)
     for k in range(3):
         if x[i].shape[k] > 1 and x[i].strides[k] % unit != 0:
             raise ShapeError(f"{NAMES[i]}: expected rows aligned to {2 * unit} bytes, got strides "
                              f"{strides_told(&x[i])} (in elements of 2 bytes)")
+    return 0
+
+
+cdef int expect_reach(Operand* x, int i) except -1:
+    """Refuse steps whose bytes do not fit: what lies where is computed in 64 bits."""
+    cdef int k
+    for k in range(3):
+        if x[i].shape[k] > 1 and not steps_fit(x[i].shape[k], x[i].strides[k]):
+            raise ShapeError(f"{NAMES[i]}: expected steps that 64 bits can count, got strides {strides_told(&x[i])} "
+                             "(in elements)")
+    return 0
+
+
+cdef int expect_countable(Operand* x, int i, int64_t heads) except -1:
+    """Refuse states whose bytes 64 bits cannot count."""
+    if not states_fit(x[i].shape[0], heads):
+        raise ShapeError(f"{NAMES[i]}: expected states whose bytes 64 bits can count, got {x[i].shape[0]} of {heads} "
+                         "heads")
     return 0
 
 

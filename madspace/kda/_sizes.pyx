@@ -24,12 +24,23 @@ cdef enum:
 cdef int64_t LARGEST = 1LL << 62
 cdef int64_t MOST_TOKENS = LARGEST // BYTES_OF_TOKEN
 cdef int64_t MOST_STATES = LARGEST // BYTES_OF_STATE
+cdef int64_t MOST_STEPS = LARGEST // 8      # elements of two bytes, along each of three axes
+
+
+cdef bint states_fit(int64_t n, int64_t heads) noexcept nogil:
+    cdef int64_t states = 0
+    return not product_overflows(n, heads, &states) and states <= MOST_STATES
+
+
+cdef bint steps_fit(int64_t n, int64_t step) noexcept nogil:
+    cdef int64_t reach = 0
+    return not product_overflows(n - 1, step, &reach) and -MOST_STEPS <= reach <= MOST_STEPS
 
 
 cdef uint64_t workspace_bytes(int64_t total, int64_t heads, int64_t n_sequences) noexcept nogil:
     cdef int64_t elements = 0
     if (product_overflows(total, heads, &elements) or elements > MOST_TOKENS
-            or product_overflows(n_sequences, heads, &elements) or elements > MOST_STATES):
+            or not states_fit(n_sequences, heads)):
         return 0
     return workspace_size(total, heads, n_sequences, MAX_CHANNELS)
 

@@ -5,7 +5,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from madspace.core._operand cimport (
-    Intake, Operand, Range, describe_dtype, hand_over, listed, meet, rows_overlap, shape_of, strides_told,
+    Intake, Operand, Range, describe_dtype, framework_array, hand_over, listed, meet, rows_overlap, shape_of,
+    strides_told,
 )
 from madspace.core.device cimport Device
 from madspace.core.dlpack cimport framework_stream
@@ -16,7 +17,7 @@ from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor, empty_host, make_tensor
 from madspace.cpu._lanes cimport HostFunction, host_function, run_events
 
-from madspace.errors import DTypeError, ShapeError
+from madspace.errors import CaptureError, DTypeError, ShapeError
 
 
 cdef enum:
@@ -160,7 +161,11 @@ cdef class EventOp:
             kernel = self.kernel_for(intake.device, intake.stream)      # before anything is made
         missing = [i for i in range(n_out) if results[i] is None]
         if missing:
-            self.make_missing(intake, operands + n_in, n, results, missing)
+            try:
+                self.make_missing(intake, operands + n_in, n, results, missing)
+            except CaptureError:        # of another library, whose allocator may know what to do
+                if not self.borrow_missing(intake, operands + n_in, n, results, missing, first):
+                    raise
         self.lay_out(operands, args, n)
         if n > 0:
             self.run(kernel, intake, args, n)
@@ -170,7 +175,8 @@ cdef class EventOp:
             # After the launch: a framework that takes a result over orders itself behind what is queued by then.
             consumer = framework_stream(first)
             for i in missing:
-                results[i] = hand_over(<Tensor>results[i], first, consumer)
+                if type(results[i]) is Tensor:
+                    results[i] = hand_over(<Tensor>results[i], first, consumer)
         return results
 
     cdef Known* place_of(self, list arrays, list results) except? NULL:
@@ -330,6 +336,20 @@ cdef class EventOp:
             outputs[i].strides[0] = shape[1]
             results[i] = tensor
         return 0
+
+    cdef bint borrow_missing(self, Intake intake, Operand* outputs, int64_t n, list results, list missing,
+                             object first) except -1:
+        """Let the library of the first array make the outputs that were not given; False where it cannot."""
+        cdef int64_t shape[2]
+        cdef int i
+        for i in missing:
+            shape[0], shape[1] = n, self.width(i)
+            results[i] = framework_array(intake, first, CODE_FLOAT, 64, 1 if shape[1] == 1 else 2, shape)
+            if results[i] is None:
+                return False
+            intake.take(&outputs[i], results[i], self.out_labels_[i], True)
+            self.check_output(&outputs[i], self.out_labels_[i], n, shape[1], True)
+        return True
 
     cdef int run(self, Kernel kernel, Intake intake, int64_t* args, int64_t n) except -1:
         cdef int pushed

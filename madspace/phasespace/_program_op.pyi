@@ -16,6 +16,7 @@ class ProgramOp:
         input_shared: Sequence[bool],
         output_shared: Sequence[bool],
         kernels: str,
+        borrows: bool = False,
     ) -> None: ...
     def load(self, n: int, drawn: tuple[int, ...], device: Device, stream: Stream) -> None: ...
     def __call__(

@@ -7,10 +7,11 @@ from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
 from madspace.core._operand cimport (
-    Intake, Operand, describe_dtype, hand_over, listed, rows_overlap, shape_of, strides_told,
+    Intake, Operand, describe_dtype, framework_array, hand_over, listed, rows_overlap, shape_of, strides_told,
 )
+from madspace.core._recording cimport recording_of
 from madspace.core.device cimport Device
-from madspace.core.dlpack cimport framework_stream
+from madspace.core.dlpack cimport framework_stream, import_array
 from madspace.core.memory cimport Buffer, allocate
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
@@ -18,7 +19,7 @@ from madspace.phasespace._program_plan cimport (
     MAX_BATCH, SMALL_BATCH, LaidOut, Launcher, OnDevice, Plan, kLargeProgram, kSmallProgram, lay_out,
 )
 
-from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
+from madspace.errors import CaptureError, DTypeError, ShapeError, UnsupportedOpError
 
 
 cdef enum:
@@ -53,6 +54,8 @@ cdef class ProgramOp:
     kernels : str
         "shipped": a fused kernel if one comes with the package, else the interpreter; "any": as well, but where none
         comes it is compiled; "compiled" and "interpreted": this alone.
+    borrows : bool, optional
+        Whether new results come from the allocator of the first array's library, where it has one.
     """
 
     cdef readonly tuple input_names
@@ -64,10 +67,12 @@ cdef class ProgramOp:
     cdef object program_
     cdef list output_shared_
     cdef str kernels_
+    cdef bint borrows_
     cdef dict plans_                     # of the whole function, by the inputs that are drawn
     cdef Plan shared_                    # None: no result is shared
 
-    def __cinit__(self, program, shared_program, input_shared, output_shared, str kernels):
+    def __cinit__(self, program, shared_program, input_shared, output_shared, str kernels,
+                  bint borrows=False):
         cdef list flags = [bool(flag) for flag in output_shared]
         cdef list places = [i for i, flag in enumerate(output_shared) if flag]
         self.input_names = tuple([x.name for x in program.inputs])
@@ -79,6 +84,7 @@ cdef class ProgramOp:
             self.add_kind(argument, flag)
         n = self.n_inputs_
         self.program_, self.output_shared_, self.kernels_ = program, flags, kernels
+        self.borrows_ = borrows
         self.plans_ = {}
         if shared_program is not None:
             self.shared_ = Plan(shared_program, [True] * len(places), [n + i for i in places], (), kernels)
@@ -148,14 +154,17 @@ cdef class ProgramOp:
             here = plan.on_device(intake.device, intake.stream)      # before anything is made
         missing = [i for i in range(self.n_outputs_) if results[i] is None]
         if missing:
-            self.make_missing(intake, operands.data(), n, results, missing)
+            self.fill_in(intake, operands.data(), n, results, missing, first)
         if here is not None:
             self.launch(here, intake, operands.data(), n_launched, seed, offset)
         # After the launch: a framework that takes a result over orders itself behind what is queued by then.
-        if missing and not as_tensors:
+        if missing:
             consumer = framework_stream(first)
-            for i in missing:
+        for i in missing:
+            if type(results[i]) is Tensor and not as_tensors:
                 results[i] = hand_over(<Tensor>results[i], first, consumer)
+            elif type(results[i]) is not Tensor and as_tensors:
+                results[i] = import_array(results[i], intake.stream, self.out_labels_[i])
         return results
 
     cdef Plan plan_for(self, int64_t n, tuple drawn):
@@ -327,6 +336,20 @@ cdef class ProgramOp:
             rows[which] = 1 if x.strides[0] == 0 else x.shape[0]
         return rows_overlap(data[0], rows[0], stride[0], width[0], data[1], rows[1], stride[1], width[1])
 
+    cdef int fill_in(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
+                     object first) except -1:
+        """Make the outputs that were not given, or have them made."""
+        # Graphs of ours keep memory that is ours; what a library frees is lent to others while a graph still writes it.
+        if self.borrows_ and recording_of(intake.stream) is None:
+            if self.borrow_missing(intake, operands, n, results, missing, first):
+                return 0
+        try:
+            self.make_missing(intake, operands, n, results, missing)
+        except CaptureError:        # of another library, whose allocator may know what to do
+            if not self.borrow_missing(intake, operands, n, results, missing, first):
+                raise
+        return 0
+
     cdef int make_missing(self, Intake intake, Operand* operands, int64_t n, list results, list missing) except -1:
         """Make the outputs that were not given, as views of one allocation."""
         cdef int64_t shape[MAX_NDIM]
@@ -359,6 +382,28 @@ cdef class ProgramOp:
                 x.data = <char*>16       # no elements
             results[i] = tensor
         return 0
+
+    cdef bint borrow_missing(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
+                             object first) except -1:
+        """Let the library of the first array make the outputs that were not given; False where it cannot."""
+        cdef int64_t shape[MAX_NDIM]
+        cdef Kind* kind
+        cdef Operand* x
+        cdef int i, k
+        for i in missing:
+            kind, x = &self.kinds_[self.n_inputs_ + i], operands + self.n_inputs_ + i
+            shape[0] = 1 if kind.shared else n
+            for k in range(kind.ndim):
+                shape[1 + k] = kind.shape[k]
+            results[i] = framework_array(intake, first, <unsigned char>kind.code,
+                                         64 if kind.code == CODE_FLOAT else 32, kind.ndim + 1, shape)
+            if results[i] is None:
+                return False
+            intake.take(x, results[i], self.out_labels_[i], True)
+            self.check_output(x, self.n_inputs_ + i, self.out_labels_[i], n)
+            if x.data == NULL:
+                x.data = <char*>16       # no elements
+        return True
 
     cdef int64_t padded_size(self, int output, int64_t n) noexcept:
         cdef Kind* kind = &self.kinds_[self.n_inputs_ + output]

@@ -126,6 +126,7 @@ class Gradients:
         self._is_shared_result = [value.type.batch_size == BatchSize.one for value in outputs]
         self._programs: dict[_Key, tuple[Program, NDArray[np.int32]]] = {}
         self._gpu_ops: dict[_Key, ProgramOp] = {}
+        self.borrows = False  # whether new arrays on GPUs come from the allocator of the arguments' library
 
     def wanted(self, input_requires_grad: Sequence[bool]) -> list[bool]:
         """Check for which arguments gradients are wanted; the flags of the globals come behind."""
@@ -141,22 +142,28 @@ class Gradients:
 
     def stored(self, args: Sequence[Any], wanted: Sequence[bool]) -> tuple[list[Tensor | None], list[bool]]:
         """Return what `from_stored` needs, and the flags, by number in the graph."""
-        n = len(self._function.locals)
-        arrays: list[Tensor | None] = [None] * n
-        flags = [False] * n
+        arrays: list[Tensor | None] = [None] * len(self._function.locals)
         if any(wanted):
-            for value, array, flag in zip(self._values, self._with_globals(args), wanted, strict=True):
+            for value, array in zip(self._values, self._with_globals(args), strict=True):
                 arrays[value.local_index] = asarray(array)
-                flags[value.local_index] = flag
-        return arrays, flags
+        return arrays, self.flags(wanted)
 
-    def from_stored(self, output_grads: Sequence[Any], stored: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-        """Return the gradients of arguments and globals, as tensors, from what `stored` has returned."""
+    def flags(self, wanted: Sequence[bool]) -> list[bool]:
+        """Return by number in the graph whether a gradient is wanted."""
+        flags = [False] * len(self._function.locals)
+        for value, flag in zip(self._values, wanted, strict=True):
+            flags[value.local_index] = flag
+        return flags
+
+    def from_stored(
+        self, output_grads: Sequence[Any], stored: Sequence[Any], flags: Sequence[bool], *, as_tensors: bool
+    ) -> list[Any]:
+        """Return the gradients of arguments and globals from what `stored` has returned, or from arrays like that."""
         numbers = [value.local_index for value in self._values]
         wanted = [flags[i] for i in numbers]
         if not any(wanted):
             return [None] * len(numbers)
-        return self._run([stored[i] for i in numbers], output_grads, wanted, as_tensors=True)
+        return self._run([stored[i] for i in numbers], output_grads, wanted, as_tensors=as_tensors)
 
     def of_arguments(
         self, args: Sequence[Any], output_grads: Sequence[Any], input_requires_grad: Sequence[bool] | None
@@ -210,7 +217,8 @@ class Gradients:
         if key not in self._gpu_ops:
             program = compile_vjp(self._function, *key, self._table, most_directions=MOST_DIRECTIONS)
             is_shared = [*self._is_shared, *[False] * len(positions)]
-            self._gpu_ops[key] = ProgramOp(program, None, is_shared, [False] * len(program.outputs), "any")
+            flags = [False] * len(program.outputs)
+            self._gpu_ops[key] = ProgramOp(program, None, is_shared, flags, "any", self.borrows)
         arrays = [*args, *(output_grads[i] for i in positions)]
         found = iter(self._gpu_ops[key](arrays, None, None, as_tensors, None) or ())
         return [next(found) if flag else None for flag in wanted]

@@ -138,9 +138,11 @@ class KernelMapping(Mapping):
         Notes
         -----
         On a GPU this is one kernel launch: nothing is waited for or copied, and nothing is allocated if all of `out` is
-        given. Results that are not given share one allocation: keeping one keeps all. On the CPU the call returns when
-        the results are there; large batches are split over threads (``MADSPACE_NUM_THREADS``). The same bits come out
-        for the same input, whatever the batch, the number of threads or the run.
+        given. Results that are not given share one allocation: keeping one keeps all. In a capture by another library
+        they come from the allocator of the first input's library where it has an exchange table, as torch has; else
+        CaptureError asks for `out`. On the CPU the call returns when the results are there; large batches are split
+        over threads (``MADSPACE_NUM_THREADS``). The same bits come out for the same input, whatever the batch, the
+        number of threads or the run.
 
         A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it
         gets ``det`` 0 and finite values elsewhere.

@@ -71,8 +71,10 @@ class FunctionRuntime:
 
     On the CPU large batches are split over threads (``MADSPACE_NUM_THREADS``). On a GPU a call is one kernel launch on
     its stream: nothing is waited for or copied, and nothing is allocated if all of `out` is given; new results share
-    one allocation. With `device` arrays on the CPU go to a GPU and the results come back, see `call`. A function too
-    large for a GPU raises UnsupportedOpError at its first call there, as does one with globals.
+    one allocation. In a capture by another library they come from the allocator of the first argument's library where
+    it has an exchange table, as torch has; else CaptureError asks for `out`. With `device` arrays on the CPU go to a GPU
+    and the results come back, see `call`. A function too large for a GPU raises UnsupportedOpError at its first call
+    there, as does one with globals.
     """
 
     def __init__(self, function: Graph, context: Context | None = None, *, jit: bool | None = None) -> None:
@@ -256,7 +258,7 @@ class FunctionRuntime:
         UnsupportedOpError
             A step between a result and what its gradient is asked for has no derivative.
         """
-        tensors = self._gradients.from_stored(output_grads, stored_locals, eval_grad)
+        tensors = self._gradients.from_stored(output_grads, stored_locals, eval_grad, as_tensors=True)
         n = len(self._argument_names)
         return tensors[:n], list(zip(self._global_names, tensors[n:], strict=True))
 
@@ -310,6 +312,26 @@ class FunctionRuntime:
             How many arrays are still held, those of other calls counted in.
         """
         return release_inputs(wait=wait)
+
+    def _borrow(self) -> None:
+        """Let new arrays on GPUs come from the allocator of the arguments' library, from the first call on.
+
+        It knows on which of its streams they are used, which nobody tells about memory that is not its own.
+        """
+        self._gradients.borrows = True
+
+    def _arrays_with_grad(
+        self, args: Sequence[Any], input_requires_grad: Sequence[bool]
+    ) -> tuple[list[Any], list[bool]]:
+        """Return what `call_with_grad` does, as arrays of the first argument's library, and nothing stored."""
+        wanted = self._gradients.wanted(input_requires_grad)
+        return self.arrays(args), self._gradients.flags(wanted)
+
+    def _arrays_backward(
+        self, output_grads: Sequence[Any], stored_locals: Sequence[Any], eval_grad: Sequence[bool]
+    ) -> list[Any]:
+        """Return the gradients of arguments and globals, as arrays of the first argument's library."""
+        return self._gradients.from_stored(output_grads, stored_locals, eval_grad, as_tensors=False)
 
     def _run(
         self,
@@ -374,7 +396,9 @@ class FunctionRuntime:
                 raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
             program = compile_graph(self._function, self._table)
             shared = self._parts[0].program if self._parts[0].is_shared else None
-            self._gpu = ProgramOp(program, shared, self._is_shared, self._is_shared_result, self._kernels)
+            self._gpu = ProgramOp(
+                program, shared, self._is_shared, self._is_shared_result, self._kernels, self._gradients.borrows
+            )
         return self._gpu
 
 

@@ -157,7 +157,7 @@ def test_drawing_without_matplotlib_says_what_to_install(monkeypatch, tmp_path, 
     [
         (["kda", "--cases", "none"], "--cases: nothing in kda fits 'none'"),
         (["kda", "--gates", "late"], "--gates: expected some of fast, slow, got late"),
-        (["workspace", "--kinds", "cupy"], "--kinds: expected some of own, torch, got cupy"),
+        (["workspace", "--kinds", "jax"], "--kinds: expected some of own, torch, cupy, got jax"),
         (["all", "--peers", "cupy,nobody"], "got nobody"),
         (["all", "--json", "no/such/folder/x.json"], "no/such/folder is no folder"),
         (["all", "--json", "/"], "--json: / is a folder"),

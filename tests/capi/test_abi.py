@@ -5,7 +5,7 @@ import re
 
 import pytest
 from capi.clients import OLDER, check_syntax, compile_client, import_from
-from capi_table import HEADER, functions, without_comments
+from capi_table import HEADER, functions, version, without_comments
 
 import madspace
 from madspace.capi import get_pkgconfig_dir
@@ -153,10 +153,9 @@ def test_the_older_structures_are_as_they_were():
 
 def test_versions_agree():
     text = HEADER.read_text()
-    version = tuple(int(re.search(rf"#define MADSPACE_API_{part} (\d+)", text)[1]) for part in ("MAJOR", "MINOR"))
-    assert version == api_version
+    assert version(text) == api_version
     pkgconfig = (HEADER.parents[2] / "share" / "pkgconfig" / "madspace.pc").read_text()
-    assert f"Version: {version[0]}.{version[1]}\n" in pkgconfig
+    assert "Version: {}.{}\n".format(*api_version) in pkgconfig
     assert get_pkgconfig_dir().endswith("share/pkgconfig")
 
 

@@ -260,23 +260,6 @@ def test_arguments_are_checked(api, cpu, change, name, told):
     assert told in refused(name, api.kda_forward, cpu, ctypes.byref(args), None)
 
 
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"out": "q"}, "out: expected memory of its own, got memory shared with q"),
-        ({"final_state": "out"}, "final_state: expected memory of its own, got memory shared with out"),
-        ({"workspace": "v"}, "workspace: expected memory of its own, got memory shared with v"),
-    ],
-)
-def test_shared_memory_is_refused(api, cpu, fields, told):
-    inputs = CASES["many heads"]()
-    args = arguments_of(inputs | outputs_for(inputs, "cpu"))
-    for field, source in fields.items():
-        setattr(args, field, (getattr(args, source) + 15) // 16 * 16)
-    args.workspace_nbytes = 1 << 40
-    assert told in refused("MS_ERROR_ARGUMENT", api.kda_forward, cpu, ctypes.byref(args), None)
-
-
 def test_a_gpu_wants_aligned_rows(api, gpu, queue, kernels):
     inputs = CASES["tokens"]()
     args = arguments_of(inputs | outputs_for(inputs, "cpu"))

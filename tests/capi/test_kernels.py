@@ -93,6 +93,12 @@ def test_images(api, queue, kernels_ptx):
     api.module_release(module)
 
 
+def test_a_cpu_has_no_kernels(api, cpu, fill_kernel):
+    for call in (api.kernel_load, lambda *of: api.kernel_allow_shared(*of, 1024)):
+        message = refused("MS_ERROR_UNSUPPORTED", call, fill_kernel, cpu)
+        assert message == "device: expected a CUDA device, got the CPU"
+
+
 def test_kernels_of_python(api, gpu, queue, memory, kernels_ptx, words):
     module = Module(kernels_ptx)
     kernel = module["ms_test_fill"]

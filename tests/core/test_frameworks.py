@@ -3,58 +3,17 @@
 import ctypes
 import gc
 import weakref
-from ctypes import POINTER, addressof, c_void_p, cast
+from ctypes import POINTER, addressof, c_void_p
 
 import ml_dtypes
 import numpy as np
 import pytest
-from dlpack_structs import DLTensor, Producer, Table, Versioned, new_capsule, table_of
+from dlpack_structs import DLTensor, Producer, Versioned
+from frameworks import OURS, framework
 
 import madspace
 from madspace import Stream, asarray, from_dlpack, zeros
 from madspace.core.device import Device
-
-OURS = table_of(madspace.Tensor)
-FIELDS = dict(Table._fields_)
-
-
-def framework(*, major=1, older=None, current=None, **members):
-    """Return a new type whose instances hold a madspace Tensor, with an exchange table of its own.
-
-    ``current["stream"]`` is the handle of the stream on which it works.
-    """
-    table = Table()
-    current = current if current is not None else {"stream": None}
-
-    def from_object(obj, out):
-        current["exports"] = current.get("exports", 0) + 1
-        return OURS.from_object(obj.tensor, out)
-
-    def current_stream(device_type, device_id, out):
-        out[0] = current["stream"]
-        return 0
-
-    table.major, table.minor = major, 0
-    if major == 1:
-        table.from_object = FIELDS["from_object"](from_object)
-        table.borrow = FIELDS["borrow"](lambda obj, out: OURS.borrow(obj.tensor, out))
-        table.to_object = OURS.to_object
-        table.current_stream = FIELDS["current_stream"](current_stream)
-    if older is not None:
-        table.prev_api = addressof(older)
-
-    def hold(self, tensor):
-        self.tensor = tensor
-
-    name = ctypes.create_string_buffer(b"dlpack_exchange_api")
-    capsule = new_capsule(addressof(table), cast(name, ctypes.c_char_p), None)
-    kind = type("Array", (), {"__init__": hold, "__dlpack_c_exchange_api__": capsule, **members})
-    _kept.append((table, name))
-    kind.current = current
-    return kind, table
-
-
-_kept = []  # tables live for ever
 
 
 def used(fake, call):

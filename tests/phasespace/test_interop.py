@@ -64,21 +64,33 @@ def test_torch_uses_its_current_stream(device):
 
 @pytest.mark.gpu
 @pytest.mark.needs("torch")
-def test_torch_graph_capture_with_out(device):
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+@pytest.mark.parametrize("with_out", [True, False], ids=["out", "new"])
+def test_torch_graph_capture(device, mode, with_out):
+    """What torch captures is replayed on other inputs; without out= the results are torch's, from its graph's pool."""
     import torch
 
     inputs = [torch.from_numpy(x).cuda() for x in host_inputs()]
-    out = [torch.zeros(500, 4, dtype=torch.float64, device="cuda") for _ in range(5)]
-    out.append(torch.zeros(500, dtype=torch.float64, device="cuda"))
-    MAPPING.map_forward(inputs, out=out)
+    late = [torch.full_like(x, 0.5) for x in inputs]
+    out = None
+    if with_out:
+        out = [torch.zeros(500, 4, dtype=torch.float64, device="cuda") for _ in range(5)]
+        out.append(torch.zeros(500, dtype=torch.float64, device="cuda"))
+    MAPPING.map_forward(late, out=out)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        MAPPING.map_forward(inputs, out=out)
-    for x in out:
-        x.fill_(float("nan"))
-    graph.replay()
-    torch.cuda.synchronize()
-    check([x.cpu().numpy() for x in out])
+    with torch.cuda.graph(graph, capture_error_mode=mode):
+        results = MAPPING.map_forward(late, out=out)
+        sums = [x * 1.0 for x in results]
+    assert all(type(x) is torch.Tensor and x.is_cuda for x in results)
+    for x, y in zip(late, inputs, strict=True):
+        x.copy_(y)
+    for _ in range(2):
+        for x in (*results, *sums):
+            x.fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        check([x.cpu().numpy() for x in results])
+        check([x.cpu().numpy() for x in sums])
 
 
 @pytest.mark.gpu

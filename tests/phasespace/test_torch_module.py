@@ -202,6 +202,21 @@ def test_globals_are_parameters():
 
 
 @pytest_torch
+def test_a_function_of_globals_alone():
+    from madspace.torch import FunctionModule
+
+    builder = madspace.FunctionBuilder(madspace.NamedTypes([]), madspace.NamedTypes([("y", madspace.single_float)]))
+    builder.output(0, builder.square(builder.get_global("a", madspace.float, [])))
+    context = madspace.Context()
+    context.define_global("a", madspace.float, [], requires_grad=True).numpy()[...] = 3.0
+    module = FunctionModule(builder.function(), context)
+    y = module()
+    assert y.tolist() == [9.0]
+    y.sum().backward()
+    assert module.global_params["a"].grad.tolist() == [6.0]
+
+
+@pytest_torch
 def test_a_step_without_a_derivative_raises_on_the_way_back():
     x = tensor(0.5, 2.0)
     y = module_of([F], lambda b, x: [b.cut_one(x, 0.0, 1.0)])(x)

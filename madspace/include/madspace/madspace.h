@@ -587,12 +587,14 @@ MADSPACE_INLINE int ms_kernel_from_object(PyObject* object, ms_kernel* kernel) {
     return MADSPACE_TABLE ? MADSPACE_TABLE->kernel_from_object(object, kernel) : MS_ERROR_NOT_IMPORTED;
 }
 
-/* Load it on a device: what the first launch does otherwise, and what must come before a capture. Takes the GIL. */
+/* Load it on a device: what the first launch does otherwise, and what must come before a capture. Takes the GIL.
+   MS_ERROR_UNSUPPORTED on the CPU. */
 MADSPACE_INLINE int ms_kernel_load(ms_kernel kernel, ms_device device) {
     return MADSPACE_TABLE ? MADSPACE_TABLE->kernel_load(kernel, device) : MS_ERROR_NOT_IMPORTED;
 }
 
-/* Allow launches with so many bytes of dynamic shared memory per block, beyond 48 KiB. Takes the GIL. */
+/* Allow launches with so many bytes of dynamic shared memory per block, beyond 48 KiB. Takes the GIL.
+   MS_ERROR_UNSUPPORTED on the CPU. */
 MADSPACE_INLINE int ms_kernel_allow_shared(ms_kernel kernel, ms_device device, unsigned nbytes) {
     return MADSPACE_TABLE ? MADSPACE_TABLE->kernel_allow_shared(kernel, device, nbytes) : MS_ERROR_NOT_IMPORTED;
 }
