@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from madspace.core._foreign import release_inputs
 from madspace.core.creation import asarray
 from madspace.core.tensor import Tensor
-from madspace.errors import ShapeError, UnsupportedOpError
+from madspace.errors import ShapeError
 from madspace.phasespace import executor
 from madspace.phasespace._program_op import ProgramOp
 from madspace.phasespace.columns import draws
@@ -61,8 +61,9 @@ class FunctionRuntime:
 
     On the CPU large batches are split over threads (``MADSPACE_NUM_THREADS``). On a GPU a call is one kernel launch on
     its stream: nothing is waited for or copied, and nothing is allocated if all of `out` is given; new results share
-    one allocation. A function too large for a GPU raises UnsupportedOpError at its first call there, as does one with
-    globals.
+    one allocation. A function too large for a GPU raises UnsupportedOpError at its first call there.
+
+    Globals are read where the context has them, so arguments must be on its device (``Context(device="cuda")``).
     """
 
     def __init__(self, function: Graph, context: Context | None = None, *, jit: bool | None = None) -> None:
@@ -140,7 +141,7 @@ class FunctionRuntime:
         DTypeError
             An array is of another type.
         DeviceMismatchError
-            Not all arrays are on one device.
+            Not all arrays are on one device, globals counted in.
         ValueError
             A result is read-only or shares memory with another array, or `stream` is given on the CPU.
         TypeError
@@ -220,7 +221,8 @@ class FunctionRuntime:
         Raises
         ------
         UnsupportedOpError
-            A step between a result and what its gradient is asked for has no derivative.
+            A step between a result and what its gradient is asked for has no derivative. On a GPU: a global wants a
+            gradient, which would be a sum over the events; `madspace.torch.FunctionModule` has those.
         """
         tensors = self._gradients.from_stored(output_grads, stored_locals, eval_grad)
         n = len(self._argument_names)
@@ -250,7 +252,7 @@ class FunctionRuntime:
         ------
         UnsupportedOpError
             A step on the way has no derivative. On a GPU: an array of length 1 wants a gradient, which would be a sum
-            over the events, or a result has one that all events share, or there are globals.
+            over the events, or a result has one that all events share.
         CompileError
             The arguments are on a GPU, and NVRTC is not installed: kernels of gradients are compiled when needed.
 
@@ -285,13 +287,11 @@ class FunctionRuntime:
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
             )
-        # What runs on GPUs tells where arrays are, but it does not take globals.
-        is_known = self._global_names and all(
-            x is None or isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args
-        )
-        for x in () if is_known else args:
+        arrays = [*args, *map(self._context.get_global, self._global_names)] if self._global_names else list(args)
+        for x in arrays:
             if x is not None and not isinstance(x, HOST_KINDS):
-                results = self._gpu_op()(list(args), out, stream, as_tensors, draw)
+                # This tells where the arrays are.
+                results = self._gpu_op()(arrays, out, stream, as_tensors, draw)
                 if results is not None:
                     return results
                 break
@@ -302,11 +302,10 @@ class FunctionRuntime:
     def _gpu_op(self) -> ProgramOp:
         """Return what runs the function on GPUs."""
         if self._gpu is None:
-            if self._global_names:
-                raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
             program = compile_graph(self._function, self._table)
             shared = self._parts[0].program if self._parts[0].is_shared else None
-            self._gpu = ProgramOp(program, shared, self._is_shared, self._is_shared_result, self._kernels)
+            is_shared = [*self._is_shared, *[True] * len(self._global_names)]
+            self._gpu = ProgramOp(program, shared, is_shared, self._is_shared_result, self._kernels)
         return self._gpu
 
     def _run_on_cpu(
