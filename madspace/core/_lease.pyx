@@ -226,7 +226,7 @@ cdef class Lease:
         if not self.is_marked:
             raise drv.error_of(
                 cydriver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cuStreamWaitEvent",
-                "workspace: its last use in this capture could not be noted, so nothing on another stream can wait for it")
+                "workspace: its last use in this capture could not be noted, so that no other stream can wait for it")
         self.coming = hold_on(stream)
         pushed = stream.device.push()
         try:

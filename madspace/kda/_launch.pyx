@@ -122,8 +122,8 @@ cdef int run_on_host(HostCall* host) noexcept nogil:
     cdef double cost
     cdef int most = (host.channels + MIN_ROWS - 1) // MIN_ROWS
     cdef int threads = n_threads()
-    if chains == 0:
-        return 0
+    if chains == 0 or (args.tokens == 0 and args.final_state == NULL):
+        return 0        # nothing to write, for however many sequences
     wanted = 1 if threads == 1 else (PIECES_PER_THREAD * threads + chains - 1) // chains
     host.row_blocks = <int>min(wanted, most)
     # Of one piece, where the tokens are spread evenly.
