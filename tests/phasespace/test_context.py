@@ -98,8 +98,8 @@ def test_globals_on_a_device(device, tmp_path):
 
 
 @pytest.mark.multi_gpu
-def test_copying_from_another_device(other_device):
-    here, there = Context("cuda"), Context(other_device)
+def test_copying_from_another_device(device, other_device):
+    here, there = Context(device), Context(other_device)
     for context in (here, there):
         context.define_global("a", madspace.float, [])
     there.get_global("a").fill(3.0)

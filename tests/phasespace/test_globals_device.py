@@ -129,6 +129,7 @@ def test_arguments_are_on_the_device_of_the_context():
         ("int", [], madspace.DTypeError, "scale: expected dtype float64, got int32"),
         ("float", [2], madspace.ShapeError, r"scale: expected shape \(1,\), got \(1, 2\)"),
     ],
+    ids=["type", "shape"],
 )
 def test_globals_of_another_type(dtype, shape, error, message):
     context = context_on("cuda")
