@@ -89,7 +89,16 @@ class Build(build):
     sub_commands = [*build.sub_commands, ("build_cubins", None)]
 
 
+def check_targets():
+    """End at once where the targets of the kernels are not understood: they are compiled last, after minutes."""
+    try:
+        build_cubins.parse_targets(build_cubins.wanted_archs())
+    except (RuntimeError, ValueError) as error:
+        raise SystemExit(f"error: {error}") from None
+
+
 if __name__ == "__main__":
+    check_targets()
     link_headers()
     setup(
         ext_modules=build_native.extensions(),

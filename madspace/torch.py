@@ -40,13 +40,18 @@ def _function_module() -> Any:
         Attributes
         ----------
         global_params : torch.nn.ParameterDict
-            The globals, a dot in a name turned into a colon; they share the memory that the function reads. Those that
-            were defined with ``requires_grad`` get gradients.
+            The globals, a dot in a name turned into a colon; they share the memory that the function reads, on the
+            context's device. Those that were defined with ``requires_grad`` get gradients.
 
         Raises
         ------
         UnsupportedOpError
             The function uses an operation that cannot be run.
+        ValueError
+            At a call: a global of the context was made anew, or a parameter was moved to other memory (`to`), so that
+            the two are not the same any more.
+        DeviceMismatchError
+            At a call: the tensors are not on the context's device, and the function has globals.
 
         Notes
         -----
@@ -57,8 +62,9 @@ def _function_module() -> Any:
         Gradients of gradients are not there: asking for them raises RuntimeError.
         It runs where its tensors are, on a GPU on torch's current stream, and the backward pass on that of the forward
         one. There the kernel of the gradients is compiled at its first use (NVRTC has to be installed), so run both
-        once before ``with torch.cuda.graph(..)``, which takes both; globals are not taken. Results and gradients are of
-        torch's allocator, so that ``record_stream`` counts, but in a capture of madspace, whose graph keeps them.
+        once before ``with torch.cuda.graph(..)``, which takes both. Results and gradients are of torch's allocator, so
+        that ``record_stream`` counts, but in a capture of madspace, whose graph keeps them. A global's gradient there is
+        the sum of one of each event, and takes memory for all of those.
         A step without a derivative between a result and what wants a gradient raises UnsupportedOpError in the backward
         pass.
 
@@ -81,6 +87,8 @@ def _function_module() -> Any:
             self.runtime = FunctionRuntime(function, context)
             # Autograd tells torch's allocator, and none else, on which streams it uses what a backward pass returns.
             self.runtime._borrow()
+            self._context = context
+            self._global_names = [name for name, _ in function.globals]
             values = [*function.inputs, *(value for _, value in function.globals)]
             self._places = [value.local_index for value in values]
             self.global_params = torch.nn.ParameterDict(
@@ -97,9 +105,18 @@ def _function_module() -> Any:
             for i, x in enumerate(args):
                 if not isinstance(x, torch.Tensor):
                     raise TypeError(f"argument {i}: expected a torch tensor, got {x!r}")
-            if any(x.is_cuda for x in args):
-                args = _spread(args)
             params = tuple(self.global_params.values())
+            for name, x in zip(self._global_names, params, strict=True):
+                if x.data_ptr() != self._context.get_global(name).ptr:
+                    key = name.replace(".", ":")
+                    raise ValueError(
+                        f"global_params[{key!r}]: expected the memory of the context's global, which stays on its "
+                        "device; a module is made again after its globals were"
+                    )
+            if any(x.is_cuda for x in args):
+                flags = [*[False] * len(args), *map(self._context.global_requires_grad, self._global_names)]
+                spread = _spread((*args, *params), flags)
+                args, params = spread[: len(args)], spread[len(args) :]
             if torch.is_grad_enabled() and any(x.requires_grad for x in (*args, *params)):
                 results = _Apply.apply(self.runtime, self._places, len(args), *args, *params)
             else:
@@ -110,11 +127,12 @@ def _function_module() -> Any:
         """Return a result, which is of another library only where there is no argument, as a tensor."""
         return x if isinstance(x, torch.Tensor) else asarray(x).torch()
 
-    def _spread(args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    def _spread(tensors: tuple[torch.Tensor, ...], always: list[bool]) -> tuple[torch.Tensor, ...]:
         """Return views with a place per event where a tensor of length 1 wants a gradient: torch adds them up."""
-        batch = max(x.shape[0] if x.dim() else 1 for x in args)
+        batch = max(x.shape[0] if x.dim() else 1 for x in tensors)
         return tuple(
-            x.expand(batch, *x.shape[1:]) if x.requires_grad and x.dim() and x.shape[0] == 1 else x for x in args
+            x.expand(batch, *x.shape[1:]) if (flag or x.requires_grad) and x.dim() and x.shape[0] == 1 else x
+            for x, flag in zip(tensors, always, strict=True)
         )
 
     class _Apply(torch.autograd.Function):

@@ -74,16 +74,16 @@ def names_of(function):
     return [call.instruction.name for call in function.instructions]
 
 
-def upstream(name):
-    """Return a function of MadSpace 0.2.1 with a context, its arguments and its results."""
+def upstream(name, device="cpu"):
+    """Return a function of MadSpace 0.2.1 with a context on a device, its arguments and its results."""
     function = madspace.Function.load(FOLDER / f"{name}.json")
     with np.load(FOLDER / "reference.npz") as arrays:
         kept = {key: arrays[key] for key in arrays if key.startswith(name + "/")}
-    context = madspace.Context()
+    context = madspace.Context(device)
     for key, array in kept.items():
         if key.startswith(f"{name}/global/"):
             dtype = madspace.int if array.dtype == np.int32 else madspace.float
-            context.define_global(key.split("/")[2], dtype, array.shape[1:]).numpy()[...] = array
+            context.define_global(key.split("/")[2], dtype, array.shape[1:]).copy_from(array)
     inputs = [kept[f"{name}/in/{key}"] for key in function.inputs.index_map()]
     return function, context, inputs, {key: kept[f"{name}/out/{key}"] for key in function.outputs.index_map()}
 

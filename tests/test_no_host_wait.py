@@ -20,6 +20,7 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 # Return host data, or are there to wait, or look on the host at what they check.
 WAITS = {
     "Buffer.copy_to_host",
+    "Context.save_globals",
     "Device.synchronize",
     "Event.elapsed_since",
     "Event.query",
@@ -47,10 +48,13 @@ HOST_ONLY = {
     *(f"Graph.{name}" for name in ("add_alloc", "add_child", "add_condition", "add_copy", "add_fill", "add_free")),
     *(f"Graph.{name}" for name in ("add_if", "add_kernel", "add_while", "clone", "debug_dot", "instantiate")),
     *("Graph.node_counts", "Graph.nodes"),
+    *(f"Context.{name}" for name in ("array", "device", "global_exists", "global_names", "global_requires_grad")),
+    *("Context.load_matrix_element", "Context.matrix_element", "default_context"),
 }
 # Device work that a capture refuses; outside of one it does not wait.
 NEVER_CAPTURED = {
     "asarray": lambda e: madspace.asarray(e.host, device=e.device, stream=e.stream),
+    "Context.load_globals": lambda e: madspace.Context(e.device).load_globals(e.folder),
     "Buffer.copy_from_host": lambda e: e.words.copy_from_host(bytes(4 * N), stream=e.stream),
     "GraphExec.launch": lambda e: e.executable.launch(e.stream),
     "GraphExec.upload": lambda e: e.executable.upload(e.stream),
@@ -61,6 +65,7 @@ NEVER_CAPTURED = {
 }
 # Return new memory.
 ALLOCATES = {
+    "Context.define_global": lambda e: inside(e, lambda: e.context.define_global("new", madspace.float, [2])),
     "MemoryPool.allocate": lambda e: e.device.pool.allocate(64, stream=e.stream),
     "Tensor.astype": lambda e: e.tensor.astype(np.float32),
     "Tensor.__dlpack__ (copy)": lambda e: e.tensor.__dlpack__(stream=e.stream.handle, copy=True),
@@ -79,6 +84,9 @@ CALLS = {
     "BoundKernel.launch": lambda e: e.bound.launch(stream=e.stream),
     "Buffer.close": lambda e: e.spare.close(),
     "Buffer.copy_from": lambda e: e.words.copy_from(e.other, stream=e.stream),
+    "Context.copy_globals_from": lambda e: e.context.copy_globals_from(e.context_2),
+    "Context.delete_global": lambda e: e.context_2.delete_global("g"),
+    "Context.get_global": lambda e: e.context.get_global("g"),
     "Buffer.fill": lambda e: e.words.fill(1, stream=e.stream),
     "Event.record": lambda e: e.event.record(e.stream),
     "Kernel.bind": lambda e: e.kernel.bind(1, 32, e.words, 7, N, stream=e.stream),
@@ -103,13 +111,14 @@ CALLS = {
     "Workspace.wrap": lambda e: madspace.Workspace.wrap(e.bytes),
     "fork_streams": lambda e: madspace.join_streams(e.stream, madspace.fork_streams(e.stream, 2)),
     "FunctionRuntime.call (out)": lambda e: e.runtime.call(e.inputs[:2], out=[e.outputs[5]], stream=e.stream),
+    "FunctionRuntime.call (globals)": lambda e: e.with_globals.call(e.inputs[:1], out=[e.outputs[5]], stream=e.stream),
     "from_dlpack": lambda e: madspace.from_dlpack(e.tensor, stream=e.stream),
     "get_stream": lambda e: madspace.get_stream(),
     "join_streams": lambda e: madspace.join_streams(e.stream, madspace.fork_streams(e.stream, 2)),
     "kda.fwd": lambda e: kda.fwd(**e.kda, stream=e.stream),
     "release_inputs": lambda e: madspace.release_inputs(),
     "set_stream": lambda e: (madspace.set_stream(e.stream), madspace.set_stream(None)),
-    "stream": lambda e: inside(e),
+    "stream": lambda e: inside(e, lambda: e.words.fill(3)),
 }
 
 
@@ -118,13 +127,13 @@ def bracket(e):
     e.workspace.after(e.stream)
 
 
-def inside(e):
+def inside(e, call):
     with madspace.stream(e.stream):
-        e.words.fill(3)
+        call()
 
 
 # Functions and what they are made of: device work is in the calls of FunctionRuntime alone.
-MODULES = ["builder", "context", "function", "generator", "graph", "mapping", "program", "runtime", "types", "values"]
+MODULES = ["builder", "function", "generator", "graph", "mapping", "program", "runtime", "types", "values"]
 ON_THE_CPU = {f"madspace.phasespace.{name}" for name in MODULES}
 
 
@@ -157,8 +166,14 @@ def public_names():
 
 
 @pytest.fixture
-def env(device, stream, module):
+def env(device, stream, module, tmp_path):
     """Return what the calls are made with."""
+    contexts = [madspace.Context(device) for _ in range(2)]
+    for context in contexts:
+        with madspace.stream(stream):
+            context.define_global("g", madspace.float, [])
+    contexts[0].save_globals(tmp_path)
+    scaled = function_of([madspace.batch_float], lambda b, x: [b.mul(x, b.get_global("g", madspace.float, []))])
     madspace.preload(device)
     zeros = madspace.zeros
     kernel = module["ms_test_fill"]
@@ -197,6 +212,10 @@ def env(device, stream, module):
         layout=layout,
         mapping=mapping,
         runtime=madspace.FunctionRuntime(function_of([madspace.batch_float] * 2, lambda b, x, y: [b.add(x, y)])),
+        context=contexts[0],
+        context_2=contexts[1],
+        folder=tmp_path,
+        with_globals=madspace.FunctionRuntime(scaled, contexts[0]),
         inputs=[zeros(8, device=device, stream=stream) for _ in range(9)],
         outputs=[
             *(zeros((8, 4), device=device, stream=stream) for _ in range(5)),

@@ -4,7 +4,8 @@
 
 Targets, comma separated, from ``--archs`` or ``MADSPACE_CUDA_ARCHS`` (default ``80,90a,100,120,ptx``): a compute
 capability (``90a``), ``ptx`` (PTX of compute_80, which newer drivers compile for newer devices) or ``native`` (the
-devices of this machine). A source may hold comment lines that speak to this tool::
+devices of this machine); or ``none`` alone, for a package without kernels, which needs no compiler. A source may hold
+comment lines that speak to this tool::
 
     // nvrtc-options: --maxrregcount=64
     // spills-allowed: the reason
@@ -68,6 +69,8 @@ class Job:
 def parse_targets(archs: str) -> list[str]:
     """Turn ``80,90a,ptx`` into ``["sm_80", "sm_90a", "compute_80"]``; ValueError names what is not understood."""
     targets: list[str] = []
+    if archs.strip().lower() == "none":
+        return targets
     for word in archs.replace(";", ",").split(","):
         word = word.strip().lower()
         if word == "native":
@@ -77,7 +80,10 @@ def parse_targets(archs: str) -> list[str]:
         elif re.fullmatch(r"(sm_)?\d{2,3}[af]?", word):
             targets.append(f"sm_{word.removeprefix('sm_')}")
         else:
-            raise ValueError(f"MADSPACE_CUDA_ARCHS: expected capabilities like 90a, 'ptx' or 'native', got {archs!r}")
+            raise ValueError(
+                "MADSPACE_CUDA_ARCHS: expected capabilities like 90a, 'ptx' or 'native', or 'none' alone, "
+                f"got {archs!r}"
+            )
     return list(dict.fromkeys(targets))
 
 
@@ -233,12 +239,14 @@ def build(sources: Path, output: Path, archs: str, workers: int, say: Callable[[
     RuntimeError
         The compiler refuses a source, or a kernel spills.
     """
-    toolchain = nvrtc.find_toolchain()
     targets = parse_targets(archs)
-    jobs = plan(sources, targets, toolchain)
     output.mkdir(parents=True, exist_ok=True)
-    manifest_path = output / "manifest.json"
-    known = _read_manifest(manifest_path)
+    if not targets:
+        say("cubins: none wanted")
+        return _finish(output, None, [])
+    toolchain = nvrtc.find_toolchain()
+    jobs = plan(sources, targets, toolchain)
+    known = _read_manifest(output / "manifest.json")
     entries = {job.file: known[job.file] for job in jobs if _is_current(known.get(job.file, {}), job, output)}
     pending = [job for job in jobs if job.file not in entries]
     say(f"cubins: NVRTC {nvrtc.version(toolchain)} ({toolchain.library}), {len(pending)} of {len(jobs)} to compile")
@@ -261,14 +269,16 @@ def build(sources: Path, output: Path, archs: str, workers: int, say: Callable[[
         # All at once, and before the manifest: without an entry there, the next build compiles these images again.
         advice = "use fewer registers, or say why it may in a line '// spills-allowed: reason'"
         raise RuntimeError("\n".join([*spills, advice]))
-    manifest = {
-        "format": FORMAT,
-        "nvrtc": nvrtc.version(toolchain),
-        "modules": [entries[job.file] for job in jobs],
-    }
-    _replace(manifest_path, (json.dumps(manifest, indent=1) + "\n").encode())
+    return _finish(output, nvrtc.version(toolchain), [entries[job.file] for job in jobs])
+
+
+def _finish(output: Path, version: str | None, modules: list[dict[str, object]]) -> dict[str, object]:
+    """Write the manifest and remove the images that are not in it."""
+    manifest: dict[str, object] = {"format": FORMAT, "nvrtc": version, "modules": modules}
+    _replace(output / "manifest.json", (json.dumps(manifest, indent=1) + "\n").encode())
+    files = {module["file"] for module in modules}
     for path in output.iterdir():
-        if path.suffix in (".cubin", ".ptx") and path.name not in entries:
+        if path.suffix in (".cubin", ".ptx") and path.name not in files:
             path.unlink()
     return manifest
 

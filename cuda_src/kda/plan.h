@@ -13,6 +13,7 @@ namespace kda {
 enum KernelId { kForward, kPrepare, kScan, kDecode, kForwardWide };
 constexpr const char* kKernelStems[] = {"kda_forward_", "kda_prepare_", "kda_scan_", "kda_decode_",
                                         "kda_forward_wide_"};
+static_assert(sizeof(kKernelStems) / sizeof(kKernelStems[0]) == kForwardWide + 1, "a stem for each kernel");
 
 struct Launch {
     KernelId kernel;

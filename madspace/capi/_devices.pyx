@@ -17,7 +17,7 @@ from madspace.core._plain cimport context_synchronize, device_context, resolve_p
 from madspace.core.device cimport Device
 from madspace.core.pool cimport MemoryPool, own_pool
 
-from madspace.core.device import as_device, device_count
+from madspace.core.device import as_device, as_device_or_host, device_count
 
 
 cdef ms_device cpu = NULL
@@ -153,8 +153,8 @@ cdef int from_object(PyObject* object_, ms_device* device) noexcept nogil:
 
 cdef int py_from_object(PyObject* object_, ms_device* device) noexcept with gil:
     try:
-        which = <object>object_
-        device[0] = cpu_handle() if isinstance(which, str) and which == "cpu" else device_handle(as_device(which))
+        which = as_device_or_host(<object>object_)
+        device[0] = cpu_handle() if which is None else device_handle(which)
         return 0
     except BaseException as error:
         return caught(error)

@@ -23,9 +23,10 @@ from madspace.core._operand cimport Operand
 from madspace.core._recording cimport n_recordings, note_kept
 from madspace.core._shape cimport Shape
 from madspace.core.stream cimport Stream
+from madspace.core.tensor cimport MAX_NDIM
 from madspace.cpu._prepared cimport Prepared, PreparedPlace, PreparedProgram, prepare, run_prepared
 from madspace.phasespace._program_plan cimport (
-    MAX_BATCH, SMALL_BATCH, LaidOut, Launcher, OnDevice, Plan, kLargeProgram, kSmallProgram, lay_out,
+    MAX_BATCH, SMALL_BATCH, LaidOut, Launcher, OnDevice, Plan, kLargeProgram, kSmallProgram, kSmallWords, lay_out,
 )
 
 from madspace.cpu._programs import op_table
@@ -34,8 +35,6 @@ from madspace.phasespace.program import Program
 from madspace.phasespace.runtime import FunctionRuntime
 
 cdef enum:
-    MAX_NDIM = 8
-    kSmallWords = 512            # kSmallProgram bytes
     ROOM = 64                   # arrays whose places need no allocation
 
 

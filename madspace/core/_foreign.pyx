@@ -9,7 +9,7 @@ from madspace.core cimport _driver
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DLPACK_MAJOR, DLTensor, LegacyTensor, ManagedTensor
 from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport Use, is_captured, is_done, lasting, new_use, wait_until_done
+from madspace.core._uses cimport Use, finish_unnoted, is_captured, is_done, lasting, new_use, wait_until_done
 from madspace.core.device cimport Device
 from madspace.core.event cimport order
 from madspace.core.stream cimport Stream
@@ -72,9 +72,14 @@ cdef class Foreign:
         return order_inside(self.consumer.device, self.consumer.handle_, stream.handle_)
 
     cdef int after(self, Stream stream) except -1:
-        if n_recordings != 0:
-            note_memory(stream, self, True)
-        return order_inside(self.consumer.device, stream.handle_, self.consumer.handle_)
+        try:
+            if n_recordings != 0:
+                note_memory(stream, self, True)
+            order_inside(self.consumer.device, stream.handle_, self.consumer.handle_)
+        except Exception:
+            finish_unnoted(stream)
+            raise
+        return 0
 
 
 cdef bint is_pageable(const ManagedTensor* managed, const LegacyTensor* legacy) noexcept nogil:

@@ -91,8 +91,12 @@ def find_image(stem: str, capability: Capability) -> Image:
         When nothing fits; lists what there is.
     """
     images = [image for image in shipped_images() if image["stem"] == stem]
+    if not shipped_images():
+        raise KernelImageError(
+            f"{stem}: the package was built without kernel images (MADSPACE_CUDA_ARCHS=none): build it with others"
+        )
     if not images:
-        stems = ", ".join(sorted({image["stem"] for image in shipped_images()})) or "none"
+        stems = ", ".join(sorted({image["stem"] for image in shipped_images()}))
         raise KernelImageError(f"no kernel images named {stem!r} are installed; there are: {stems}")
     image = choose(images, capability)
     if image is None:

@@ -30,6 +30,7 @@ cdef class Lease:
     # alone, and the stream, where its handle is kept valid.
     cdef uint64_t capture
     cdef CUevent mark
+    cdef bint is_marked             # False: that event could not be recorded
     cdef Hold capturer
     cdef mutex turn
     cdef unsigned long holder       # the thread between before() and after(), and how often
@@ -44,6 +45,7 @@ cdef class Lease:
     cdef int take_turn(self, Stream stream) except -1
     cdef int order(self, Stream stream) except -1
     cdef int order_captured(self, Stream stream) except -1
+    cdef int note_all(self, Stream stream) except -1
     cdef int note(self, Stream stream) except -1
     cdef bint settle(self) except -1
     cdef int leave(self) except -1

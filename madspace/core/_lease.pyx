@@ -11,7 +11,7 @@ from madspace.core._dlpack_abi cimport DEVICE_CUDA
 from madspace.core._foreign cimport complain
 from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed, refuse
-from madspace.core._uses cimport PER_THREAD, is_captured, is_same, new_use, wait_for
+from madspace.core._uses cimport PER_THREAD, Use, finish, is_captured, is_same, new_use, wait_for
 from madspace.core.event cimport order_streams
 from madspace.core.pool cimport defer_free
 from madspace.core.stream cimport Stream
@@ -146,14 +146,23 @@ cdef class Lease:
                     fill(self.tensor, stream)
             finally:
                 if stream is not None:
-                    if n_recordings != 0:
-                        note_memory(stream, self, True)
-                    if self.ordered:
-                        self.note(stream)
-                    if self.shared:
-                        self.tensor.after(stream, True)
+                    self.note_all(stream)
         finally:
             self.leave()
+        return 0
+
+    cdef int note_all(self, Stream stream) except -1:
+        # Whatever fails: the others have been told.
+        try:
+            if n_recordings != 0:
+                note_memory(stream, self, True)
+        finally:
+            try:
+                if self.ordered:
+                    self.note(stream)
+            finally:
+                if self.shared:
+                    self.tensor.after(stream, True)
         return 0
 
     cdef int leave(self) except -1:
@@ -214,6 +223,10 @@ cdef class Lease:
         if self.capturer is not None and is_same(self.capturer.stream, stream):
             self.coming = self.capturer
             return 0
+        if not self.is_marked:
+            raise drv.error_of(
+                cydriver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cuStreamWaitEvent",
+                "workspace: its last use in this capture could not be noted, so that no other stream can wait for it")
         self.coming = hold_on(stream)
         pushed = stream.device.push()
         try:
@@ -229,11 +242,21 @@ cdef class Lease:
 
     cdef int note(self, Stream stream) except -1:
         cdef int pushed
+        cdef Use use = None
         if self.now == 0:
-            # One that is kept valid gets its event when another stream comes, if ever.
-            self.use = None if self.coming is not None else new_use(None, stream)
-            self.last = self.coming
+            if self.coming is None:
+                # One that is kept valid gets its event when another stream comes, if ever.
+                try:
+                    use = new_use(None, stream)
+                except Exception:
+                    finish(stream)
+                    self.use = self.last = None
+                    raise
+            self.use, self.last = use, self.coming
             return 0
+        self.capture = self.now
+        self.capturer = self.coming
+        self.is_marked = False
         pushed = stream.device.push()
         try:
             with nogil:
@@ -242,8 +265,7 @@ cdef class Lease:
                 drv.event_record(self.mark, stream.handle_)
         finally:
             stream.device.pop(pushed)
-        self.capture = self.now
-        self.capturer = self.coming
+        self.is_marked = True
         return 0
 
     cdef int share(self) except -1:

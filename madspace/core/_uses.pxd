@@ -42,6 +42,8 @@ cdef int wait_for(Stream stream, Use use) except -1             # stream's later
 cdef Use new_use(Use earlier, Stream stream)                    # as of now, and behind the earlier one (None: none)
 cdef bint is_done(Use use) except -1                            # asked, not waited for
 cdef int wait_until_done(Use use) except -1                     # on the host
+# What nobody could note must be over before the memory goes to others; called where noting a use has failed.
+cdef int finish_unnoted(Stream stream) except -1
 cdef int finish(Stream stream) except -1                        # all of its work, on the host
 # The stream's later work behind all uses (None: none), unless it is being captured.
 cdef CUresult wait_behind(dict uses, CUcontext context, CUstream stream, bint* captured) noexcept

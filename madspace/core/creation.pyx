@@ -17,7 +17,7 @@ import operator
 
 import numpy as np
 
-from madspace.core.device import as_device
+from madspace.core.device import as_device_or_host
 from madspace.core import _exchange  # no-cython-lint: puts the exchange table on Tensor
 from madspace.errors import DeviceMismatchError, DTypeError, ShapeError
 
@@ -223,9 +223,8 @@ cdef int parse_device(object device) except? -3:
     """Ordinal of a CUDA device, HOST, or ANYWHERE for None."""
     if device is None:
         return ANYWHERE
-    if isinstance(device, str) and device == "cpu":
-        return HOST
-    return (<Device>as_device(device)).id
+    place = as_device_or_host(device)
+    return HOST if place is None else (<Device>place).id
 
 
 cdef Stream stream_for(object array, object stream, int target):

@@ -263,12 +263,22 @@ def as_device(device):
     DriverNotFoundError, DriverError, ForkError
         As from ``Device(number)``.
     """
+    return named_device(device, "")
+
+
+def as_device_or_host(device):
+    """Turn what names a device or the host into the Device, or None for ``"cpu"``; else as `as_device`."""
+    return None if isinstance(device, str) and device == "cpu" else named_device(device, "'cpu', ")
+
+
+cdef Device named_device(object device, str others):
+    """The Device; `others` are the names that the caller takes besides, for the message."""
     if isinstance(device, Device):
         return device
     if isinstance(device, str):
         kind, colon, number = device.partition(":")
         if kind != "cuda" or (colon and not (number.isascii() and number.isdigit())):
-            raise ValueError(f"device: expected 'cuda' or 'cuda:<number>', got {device!r}")
+            raise ValueError(f"device: expected {others}'cuda' or 'cuda:<number>', got {device!r}")
         return device_of(int(number or 0))
     if isinstance(device, bool) or not hasattr(device, "__index__"):
         raise TypeError(f"device: expected a Device, an int or a str like 'cuda:0', got {type(device).__name__}")

@@ -30,6 +30,7 @@ cdef class Buffer:
     cdef int join(self, Work work, bint write) except -1
     cdef int forget(self, dict uses) except -1
     cdef int before_elsewhere(self, Work work, bint write) except -1
+    cdef int note_use(self, Work work, bint write) except -1
     cdef int after_elsewhere(self, Work work, bint write) except -1
     cdef CUresult free(self) noexcept
 

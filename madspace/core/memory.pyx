@@ -15,7 +15,7 @@ from madspace.core._numbers cimport whole_number
 from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_of, recording_with
 from madspace.core._staging cimport upload
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport Use, Work, finish, is_captured, is_same, key_of, lasting, work_on
+from madspace.core._uses cimport Use, Work, finish_unnoted, is_captured, is_same, key_of, lasting, work_on
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.allocator cimport Allocator
 from madspace.core.current cimport pick_stream
@@ -283,7 +283,14 @@ cdef class Buffer:
 
     cdef int after_in(self, Work work, bint write) except -1:
         if n_recordings != 0:
-            note_memory(work.stream, self, write)
+            try:
+                note_memory(work.stream, self, write)
+            except Exception:
+                self.note_use(work, write)
+                raise
+        return self.note_use(work, write)
+
+    cdef int note_use(self, Work work, bint write) except -1:
         if work.stream is self.stream or is_same(work.stream, self.stream):
             # Written elsewhere since before(), by another thread: come behind that as well.
             return self.join(work, False) if write and self.writer_ is not self.stream else 0
@@ -348,9 +355,7 @@ cdef class Buffer:
                 work.key = key_of(work.stream)
             use = work.note(None if self.uses_ is None else self.uses_.get(work.key))
         except Exception:
-            # A use that no one knows of must be over before the memory goes to others. In a capture nothing runs.
-            if not is_captured(work.stream):
-                finish(work.stream)
+            finish_unnoted(work.stream)
             raise
         if self.uses_ is None:
             self.uses_ = {}

@@ -9,7 +9,7 @@ from madspace.core.device cimport Device, get_device
 from madspace.core.regions cimport REGION_ALIGNMENT, WorkspaceLayout
 from madspace.core.stream cimport Stream
 
-from madspace.core.device import as_device
+from madspace.core.device import as_device_or_host
 from madspace.errors import ClosedError, DeviceMismatchError, WorkspaceError
 
 cdef enum:
@@ -69,13 +69,12 @@ cdef class Workspace:
         if self.nbytes or self.lease_ is not None:
             raise TypeError("Workspace: __init__ was called twice")
         size = checked_size(nbytes)
-        if isinstance(device, str) and device == "cpu":
-            if stream is not None:
-                raise ValueError(f"stream: expected None on the cpu, got {stream!r}")
-        elif device is not None:
-            self.device_ = as_device(device)
-        else:
+        if device is None:
             self.device_ = (<Stream>stream).device if isinstance(stream, Stream) else get_device(0)
+        else:
+            self.device_ = as_device_or_host(device)
+            if self.device_ is None and stream is not None:
+                raise ValueError(f"stream: expected None on the cpu, got {stream!r}")
         self.lease_ = allocate(self.device_, size, stream)
         self.nbytes = size
 

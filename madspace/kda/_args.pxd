@@ -69,7 +69,10 @@ cdef extern from "kda/plan.h" namespace "madspace::kda" nogil:
         unsigned long long workspace_bytes
         const char* problem
 
-    const char* kKernelStems[5]
+    enum:
+        N_STEMS "((int)(sizeof(madspace::kda::kKernelStems) / sizeof(char*)))"
+        N_KERNELS "(2 * (int)(sizeof(madspace::kda::kKernelStems) / sizeof(char*)))"     # for both D
+    const char* kKernelStems[N_STEMS]
     unsigned long long workspace_size(long long total_tokens, long long value_heads, long long n_sequences,
                                       int channels)
     Plan make_plan(Args& args, int channels, int n_processors, int shared_limit, const Target& target)

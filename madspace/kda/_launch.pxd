@@ -3,7 +3,7 @@ from madspace.core.device cimport Device
 from madspace.core.kernel cimport Kernel
 from madspace.core.stream cimport Stream
 from madspace.core.workspace cimport Workspace
-from madspace.kda._args cimport HostCall, Launch, Plan, Target
+from madspace.kda._args cimport HostCall, Launch, N_KERNELS, Plan, Target
 
 
 # The kernels of one device, each loaded when it is first needed.
@@ -13,7 +13,7 @@ cdef class KernelSet:
     cdef int shared_limit
     cdef Target target
     cdef list kernels            # Kernel or None: for 64 channels by KernelId, then for 128
-    cdef unsigned int shared[10]  # dynamic shared memory that each may ask for
+    cdef unsigned int shared[N_KERNELS]   # dynamic shared memory that each may ask for
     cdef Kernel get(self, int channels, const Launch* launch, Stream stream)
 
 

@@ -10,14 +10,13 @@ from madspace.core.module cimport shipped_module
 from madspace.core.stream cimport Stream
 from madspace.core.workspace cimport Workspace
 from madspace.cpu._lanes cimport HostFunction, host_function, n_threads, run_pieces
-from madspace.kda._args cimport Args, HostCall, Launch, Plan, kKernelStems, make_plan, n_pieces
+from madspace.kda._args cimport Args, HostCall, Launch, N_KERNELS, Plan, kKernelStems, make_plan, n_pieces
 
 from madspace.core._images import compiled_for, find_image
 from madspace.errors import ShapeError
 
 
 cdef enum:
-    N_KERNELS = 10               # for both D
     FREE_SHARED = 49152          # bytes of dynamic shared memory that every launch may ask for
     MIN_ROWS = 16                # of a piece of work on the host: the vectors of a token are made anew in each
     PIECES_PER_THREAD = 4        # for an even end, where there are few states
@@ -123,8 +122,8 @@ cdef int run_on_host(HostCall* host) noexcept nogil:
     cdef double cost
     cdef int most = (host.channels + MIN_ROWS - 1) // MIN_ROWS
     cdef int threads = n_threads()
-    if chains == 0:
-        return 0
+    if chains == 0 or (args.tokens == 0 and args.final_state == NULL):
+        return 0        # nothing to write, for however many sequences
     wanted = 1 if threads == 1 else (PIECES_PER_THREAD * threads + chains - 1) // chains
     host.row_blocks = <int>min(wanted, most)
     # Of one piece, where the tokens are spread evenly.

@@ -14,12 +14,28 @@ from madspace.kda._args cimport workspace_size
 from madspace.errors import DTypeError, ShapeError
 
 
-cdef enum:
-    MAX_CHANNELS = 128           # of the GPU kernels: their workspace is the larger one
+# The channels of the GPU kernels whose workspace is the larger one; what a token or a state can take at most, in the
+# workspace (each sequence has a record of its own beside those of its chunks) or in the arrays: no size in bytes leaves
+# 62 bits.
+cdef extern from *:
+    """
+    #include "kda/host_call.h"
+    #include "kda/plan.h"
 
-    # What a token or a state can take at most, in the workspace or in the arrays: no size in bytes leaves 62 bits.
-    BYTES_OF_TOKEN = 2048
-    BYTES_OF_STATE = 262144
+    namespace {
+    enum { kMostChannels = 128, kBytesOfToken = 2048, kBytesOfState = 262144 };
+    using MostRecord = madspace::kda::Record<kMostChannels>;
+    static_assert(MostRecord::kBytes <= kBytesOfToken * madspace::kda::kChunk, "bytes of the workspace for a token");
+    static_assert(MostRecord::kBytes <= kBytesOfState, "bytes of the workspace for a sequence");
+    static_assert(madspace::kda::kMaxHostChannels * sizeof(float) <= kBytesOfToken, "bytes of an array for a token");
+    static_assert(madspace::kda::kMaxHostChannels * madspace::kda::kMaxHostChannels * sizeof(float) <= kBytesOfState,
+                  "bytes of an array for a state");
+    }
+    """
+    enum:
+        MAX_CHANNELS "kMostChannels"
+        BYTES_OF_TOKEN "kBytesOfToken"
+        BYTES_OF_STATE "kBytesOfState"
 
 cdef int64_t LARGEST = 1LL << 62
 cdef int64_t MOST_TOKENS = LARGEST // BYTES_OF_TOKEN

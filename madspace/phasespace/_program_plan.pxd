@@ -34,11 +34,13 @@ cdef extern from "phasespace/program_args.h" namespace "madspace" nogil:
         unsigned long long offset
         PhiloxKeys keys
         unsigned int n_steps, unused
-        ProgramRange section[10]
+        ProgramRange section[kProgramSections]
     int kColumnWords
     int kFourWords
     int kSmallProgram
     int kLargeProgram
+    enum:
+        kSmallWords "(madspace::kSmallProgram / 8)"
 
 
 # An element, or four adjacent ones, of an operand; or a pair of random numbers.
@@ -65,7 +67,7 @@ cdef cppclass LaidOut:
     vector[uint32_t] code                # rows are numbers, not yet places
     vector[char] is_row
     vector[uint64_t] constants
-    vector[Column] columns[10]           # by section
+    vector[Column] columns[kProgramSections]
     size_t nbytes
 
 

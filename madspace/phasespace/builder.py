@@ -70,10 +70,15 @@ class FunctionBuilder(BuilderBase):
         return [self._inputs[i] for i in positions(start_index, end_index, len(self._inputs), "input")]
 
     def output(self, index: SupportsIndex, value: ValueLike) -> None:
-        """Make a value the result at a position."""
+        """Make a value the result at a position; ValueError for a position that has one."""
         position = position_of(index, "output")
         if not 0 <= position < len(self._outputs):
             raise IndexError(f"output index: expected 0 to {len(self._outputs) - 1}, got {position}")
+        if self._outputs[position] is not None:
+            name, known = self._output_names[position], self._outputs[position]
+            raise ValueError(
+                f"output index: expected a result that is not set yet, got {position} ({name}), which is {known}"
+            )
         result = as_value(value)
         self._check_origin([result])
         self._check_output(position, result)

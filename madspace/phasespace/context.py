@@ -3,14 +3,15 @@
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, Literal, NoReturn, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
-from madspace.core.creation import asarray
+from madspace.core.creation import zeros
+from madspace.core.device import Device, as_device_or_host
 from madspace.core.tensor import Tensor
-from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
+from madspace.errors import DeviceMismatchError, DTypeError, ShapeError, UnsupportedOpError
 from madspace.phasespace.types import DataType
 
 __all__ = ["Context", "default_context"]
@@ -19,76 +20,93 @@ _DTYPES: dict[DataType, Any] = {DataType.int: np.int32, DataType.float: np.float
 
 
 class Context:
-    """The globals of functions, on the CPU.
+    """The globals of functions, all of them on one device.
 
     Parameters
     ----------
-    device : "cpu" or int, optional
-        The device; the CPU is the only one. An integer is `thread_count`, as in MadSpace 0.2.1.
+    device : "cpu", "cuda", "cuda:<i>" or Device, optional
+        Where the globals are, and so the functions run that read them. An integer is `thread_count`, as in MadSpace
+        0.2.1.
     thread_count : int
         Kept for compatibility, without effect: all contexts share the threads of `madspace.set_num_threads`.
 
     Raises
     ------
-    UnsupportedOpError
-        `device` is not the CPU.
+    ValueError, TypeError
+        `device` is something else.
+    DriverNotFoundError, DriverError, ForkError
+        As from ``Device``.
+
+    Notes
+    -----
+    There is one memory of each global, the tensor that `get_global` returns: functions read it in place, and a change
+    to it is seen by every call that comes after the change on its stream, or on any stream where the change was made
+    through this package (`Tensor.copy_from`, `Tensor.fill`). What torch writes into ``get_global(name).torch()`` is in
+    order with calls on the same stream of torch. Nothing is copied at a call, so arguments on another device than the
+    globals raise DeviceMismatchError.
     """
 
     def __init__(self, device: Any = "cpu", thread_count: SupportsIndex = -1) -> None:
-        if not isinstance(device, int) and device != "cpu":
-            raise UnsupportedOpError(f"device: functions run on the CPU in this version, got {device!r}")
-        self._arrays: dict[str, NDArray[Any]] = {}
+        self._device = None if isinstance(device, int) else as_device_or_host(device)
+        self._tensors: dict[str, Tensor] = {}
         self._requires_grad: dict[str, bool] = {}
 
-    def device(self) -> str:
-        """Return ``"cpu"``."""
-        return "cpu"
+    def device(self) -> Device | Literal["cpu"]:
+        """Return where the globals are: ``"cpu"`` or a Device."""
+        return "cpu" if self._device is None else self._device
 
     def define_global(
         self, name: str, dtype: DataType, shape: Sequence[SupportsIndex], requires_grad: bool = False
     ) -> Tensor:
         """Make an array of zeros of shape ``(1, *shape)`` and return it; a name that is there raises ValueError."""
-        if name in self._arrays:
+        if name in self._tensors:
             raise ValueError(f"name: expected a new global, got {name!r} again")
         if dtype not in _DTYPES:
             raise DTypeError(f"dtype: expected float or int, got {dtype}")
-        self._arrays[name] = np.zeros((1, *(extent.__index__() for extent in shape)), _DTYPES[dtype])
+        self._tensors[name] = zeros((1, *shape), _DTYPES[dtype], device=self._device)
         self._requires_grad[name] = requires_grad
-        return self.get_global(name)
+        return self._tensors[name]
 
     def get_global(self, name: str) -> Tensor:
-        """Return the array of that name; it shares the memory that functions read."""
-        return asarray(self._known(name))
+        """Return the array of that name; it is the memory that functions read."""
+        if name not in self._tensors:
+            raise ValueError(f"name: expected a global of the context, got {name!r}")
+        return self._tensors[name]
 
     def global_exists(self, name: str) -> bool:
         """Tell whether there is an array of that name."""
-        return name in self._arrays
+        return name in self._tensors
 
     def global_names(self) -> list[str]:
         """Return the names, sorted."""
-        return sorted(self._arrays)
+        return sorted(self._tensors)
 
     def global_requires_grad(self, name: str) -> bool:
         """Tell whether the array was defined with ``requires_grad``."""
-        self._known(name)
+        self.get_global(name)
         return self._requires_grad[name]
 
     def delete_global(self, name: str) -> None:
         """Forget an array."""
-        self._known(name)
-        del self._arrays[name], self._requires_grad[name]
+        self.get_global(name)
+        del self._tensors[name], self._requires_grad[name]
 
     def copy_globals_from(self, context: "Context") -> None:
-        """Overwrite each array that the other context has as well."""
-        for name in self._arrays.keys() & context._arrays.keys():
-            np.copyto(self._arrays[name], context._arrays[name], casting="no")
+        """Overwrite each array that the other context has as well.
+
+        Between contexts on one device, and from the CPU to a device, nothing is waited for; otherwise the call waits
+        for the data. Arrays of another shape or type raise ShapeError or DTypeError.
+        """
+        for name in self._tensors.keys() & context._tensors.keys():
+            source = context._tensors[name]
+            self._tensors[name].copy_from(source if context._device in (None, self._device) else source.numpy())
 
     def save_globals(self, dir: str) -> None:
-        """Write each array to ``dir/NAME.npy``."""
+        """Write each array to ``dir/NAME.npy``, after waiting for it."""
         folder = Path(dir)
         folder.mkdir(parents=True, exist_ok=True)
-        for name, array in self._arrays.items():
-            np.save(folder / f"{name}.npy", array)
+        for name, tensor in self._tensors.items():
+            np.save(folder / f"{name}.npy", tensor.numpy())
 
     def load_globals(self, dir: str) -> None:
         """Define a global from each ``.npy`` file of a folder, named after the file."""
@@ -99,8 +117,7 @@ class Context:
                 raise DTypeError(f"{path.name}: expected float64 or int32, got {array.dtype}")
             if array.ndim == 0 or array.shape[0] != 1:
                 raise ShapeError(f"{path.name}: expected a leading axis of 1, got shape {array.shape}")
-            self.define_global(path.stem, dtype, array.shape[1:])
-            self._arrays[path.stem][...] = array
+            self.define_global(path.stem, dtype, array.shape[1:]).copy_from(array)
 
     def load_matrix_element(self, file: str, param_card: str) -> NoReturn:
         """Raise UnsupportedOpError: there are no matrix elements in this version."""
@@ -111,18 +128,17 @@ class Context:
         raise UnsupportedOpError("matrix_element: matrix elements are not part of this version")
 
     def array(self, name: str, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Return the array that a function reads, after checking its type; a missing one raises ValueError."""
-        array = self._known(name)
-        if array.dtype != dtype:
-            raise DTypeError(f"{name}: expected a global of {dtype}, got {array.dtype}")
-        if array.shape != (1, *shape):
-            raise ShapeError(f"{name}: expected a global of shape {(1, *shape)}, got {array.shape}")
-        return array
-
-    def _known(self, name: str) -> NDArray[Any]:
-        if name not in self._arrays:
-            raise ValueError(f"name: expected a global of the context, got {name!r}")
-        return self._arrays[name]
+        """Return the array that a function reads on the CPU, after checking it; a missing one raises ValueError."""
+        tensor = self.get_global(name)
+        if self._device is not None:
+            raise DeviceMismatchError(
+                f"{name}: expected a global on the CPU, as the arguments, got one on {self._device}"
+            )
+        if tensor.dtype != dtype:
+            raise DTypeError(f"{name}: expected a global of {dtype}, got {tensor.dtype}")
+        if tensor.shape != (1, *shape):
+            raise ShapeError(f"{name}: expected a global of shape {(1, *shape)}, got {tensor.shape}")
+        return tensor.numpy()
 
 
 @functools.cache

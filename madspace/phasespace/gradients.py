@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from madspace.core.creation import asarray
 from madspace.core.tensor import Tensor
-from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
+from madspace.errors import DeviceMismatchError, DTypeError, ShapeError, UnsupportedOpError
 from madspace.phasespace._program_op import ProgramOp
 from madspace.phasespace.compile import compile_code
 from madspace.phasespace.context import Context
@@ -198,14 +198,14 @@ class Gradients:
         """Return the gradients of arguments on a GPU, None where these are on the CPU."""
         if all(isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args):
             return None
-        if self._global_names:
-            raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
         self._check_count(output_grads)
-        lengths = [1 if isinstance(x, HOST_KINDS) else x.shape[0] for x in args]
+        lengths = [_length(argument, x) for argument, x in zip(self._arguments, args, strict=True)]
         batch = max(lengths)
-        for name, length, is_shared, flag in zip(self._names, lengths, self._is_shared, wanted, strict=True):
-            if flag and (is_shared or length != batch):
-                raise UnsupportedOpError(f"{name}: on a GPU expected {batch} numbers where a gradient is wanted, got 1")
+        for argument, length, flag in zip(self._arguments, lengths, wanted, strict=True):
+            if flag and length != batch:
+                raise UnsupportedOpError(
+                    f"{argument.name}: on a GPU expected {batch} numbers where a gradient is wanted, got {length}"
+                )
         positions = tuple(i for i, x in enumerate(output_grads) if x is not None)
         for i in positions:
             self._check_type(i)
@@ -216,11 +216,17 @@ class Gradients:
         key = positions, tuple(wanted)
         if key not in self._gpu_ops:
             program = compile_vjp(self._function, *key, self._table, most_directions=MOST_DIRECTIONS)
-            is_shared = [*self._is_shared, *[False] * len(positions)]
+            # What all events share and has a gradient comes repeated: each event has its own.
+            is_shared = [x and not flag for x, flag in zip(self._is_shared, wanted, strict=True)]
+            is_shared += [False] * len(positions)
             flags = [False] * len(program.outputs)
             self._gpu_ops[key] = ProgramOp(program, None, is_shared, flags, "any", self.borrows)
         arrays = [*args, *(output_grads[i] for i in positions)]
-        found = iter(self._gpu_ops[key](arrays, None, None, as_tensors, None) or ())
+        results = self._gpu_ops[key](arrays, None, None, as_tensors, None)
+        if results is None:
+            first = next(x.name for x, y in zip(self._arguments, args, strict=True) if not _is_number(y))
+            raise DeviceMismatchError(f"{first}: expected an array on a GPU, as others are, got one on the CPU")
+        found = iter(results)
         return [next(found) if flag else None for flag in wanted]
 
     def _run_on_cpu(
@@ -287,6 +293,16 @@ class Gradients:
             self._executor.run_program(code, program.constants, program.n_registers, inputs, outputs)
         for total, part in zip([x for x in found if x is not None], parts, strict=True):
             total += part if total.shape[0] == size else part.sum(axis=0, keepdims=True)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (float, int, np.generic))
+
+
+def _length(argument: ProgramArgument, array: Any) -> int:
+    """Return the number of events of an array; 1 for one without an axis of the batch."""
+    shape: tuple[int, ...] = getattr(array, "shape", ())
+    return int(shape[0]) if len(shape) > len(argument.shape) else 1
 
 
 def _argument(name: str, value: Value) -> ProgramArgument:

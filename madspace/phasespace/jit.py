@@ -1,9 +1,11 @@
 """Fused kernels: those that come with the package, and those compiled on demand, which a disk cache keeps."""
 
+import contextlib
 import functools
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +21,11 @@ from madspace.phasespace.program import Program
 
 __all__ = ["cache_folder", "fused_module", "is_wanted", "shipped_stem"]
 
-_MAGIC = b"madspace kernel 1\n"
+_MAGIC = b"madspace kernel 2\n"
+_HEAD = len(_MAGIC) + hashlib.sha256().digest_size
+# Seconds after which a file that is still being written belongs to a process that was killed. If it does not, that
+# process finds its file gone and keeps nothing.
+_STALE = 60.0
 # Blocks on a multiprocessor: few registers keep many threads at work, until they do not suffice. Derivatives need all.
 _BLOCKS = (3, 2, 1)
 
@@ -43,12 +49,15 @@ def shipped_stem(name: str) -> str | None:
     return _shipped().get(name)
 
 
-def cache_folder() -> Path:
-    """Return where compiled kernels are kept: ``MADSPACE_CACHE_DIR``, else a folder of the user's cache."""
+def cache_folder() -> Path | None:
+    """Return where compiled kernels are kept: ``MADSPACE_CACHE_DIR``, else a folder of the user's cache, if any."""
     if folder := os.environ.get("MADSPACE_CACHE_DIR"):
         return Path(folder)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "madspace" / "kernels"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "madspace" / "kernels"
+    except RuntimeError:  # a user without a home, as in some containers
+        return None
 
 
 def fused_module(program: Program, output_shared: Sequence[bool], drawn: Sequence[int], device: Device) -> Module:
@@ -71,12 +80,13 @@ def fused_module(program: Program, output_shared: Sequence[bool], drawn: Sequenc
 
 
 def _image(source: str, name: str, target: str) -> bytes:
-    path = cache_folder() / f"{_key(source, target)}.image"
-    image = _read(path)
+    folder, key = cache_folder(), _key(source, target)
+    image = None if folder is None else _read(folder, key)
     if image is None:
         options = ["-default-device", "-std=c++17"]
         image = compile_image(source, name=name, arch=target, options=options, include_dirs=[_include_dir()])
-        _write(path, image)
+        if folder is not None:
+            _write(folder, key, image)
     return image
 
 
@@ -104,30 +114,44 @@ def _headers() -> bytes:
     return digest.digest()
 
 
-def _read(path: Path) -> bytes | None:
+def _head(key: str, image: bytes) -> bytes:
+    """Return what comes before an image in its file: it tells damaged files, and those under another one's name."""
+    return _MAGIC + hashlib.sha256(key.encode() + image).digest()
+
+
+def _read(folder: Path, key: str) -> bytes | None:
     """Return an image from the cache; None where there is none, or a damaged one."""
     try:
-        content = path.read_bytes()
+        content = (folder / f"{key}.image").read_bytes()
     except OSError:
         return None
-    head, image = content[: len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
-    return image if head == _MAGIC + hashlib.sha256(image).digest() else None
+    head, image = content[:_HEAD], content[_HEAD:]
+    return image if head == _head(key, image) else None
 
 
-def _write(path: Path, image: bytes) -> None:
+def _write(folder: Path, key: str, image: bytes) -> None:
     """Keep an image; where that cannot be, nothing happens. A reader never sees half of it."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+        folder.mkdir(parents=True, exist_ok=True)
+        _sweep(folder)
+        handle, name = tempfile.mkstemp(dir=folder, prefix=key, suffix=".tmp")
     except OSError:
         return
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(_MAGIC + hashlib.sha256(image).digest() + image)
-        Path(name).replace(path)
-    except OSError:
-        # A full disk: what is there already would only take room.
-        try:
+            file.write(_head(key, image) + image)
+        Path(name).replace(folder / f"{key}.image")
+    except BaseException as error:
+        # What is there already would only take room, on a full disk above all.
+        with contextlib.suppress(OSError):
             Path(name).unlink()
-        except OSError:
-            return
+        if not isinstance(error, OSError):
+            raise
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes have left."""
+    for path in folder.glob("*.tmp"):
+        with contextlib.suppress(OSError):  # another process may have been faster
+            if path.stat().st_mtime < time.time() - _STALE:
+                path.unlink()

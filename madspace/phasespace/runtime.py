@@ -11,7 +11,7 @@ from madspace.core.creation import asarray
 from madspace.core.device import Device
 from madspace.core.stream import Stream
 from madspace.core.tensor import Tensor
-from madspace.errors import ShapeError, UnsupportedOpError
+from madspace.errors import ShapeError
 from madspace.phasespace import executor
 from madspace.phasespace._program_op import ProgramOp
 from madspace.phasespace.columns import draws
@@ -74,7 +74,10 @@ class FunctionRuntime:
     one allocation. In a capture by another library they come from the allocator of the first argument's library where
     it has an exchange table, as torch has; else CaptureError asks for `out`. With `device` arrays on the CPU go to a GPU
     and the results come back, see `call`. A function too large for a GPU raises UnsupportedOpError at its first call
-    there, as does one with globals.
+    there.
+
+    Globals are read where the context has them, so arguments must be on its device (``Context(device="cuda")``), or go
+    there by `device`.
     """
 
     def __init__(self, function: Graph, context: Context | None = None, *, jit: bool | None = None) -> None:
@@ -158,7 +161,7 @@ class FunctionRuntime:
         DTypeError
             An array is of another type.
         DeviceMismatchError
-            Not all arrays are on one device, or `device` is given for one that is not on the CPU.
+            Not all arrays are on one device, globals counted in, or `device` is given for one that is not on the CPU.
         ValueError
             A result is read-only or shares memory with another array, or `stream` is given on the CPU.
         TypeError
@@ -185,7 +188,7 @@ class FunctionRuntime:
         MiB, arguments and results together, is one chunk. Calls of several threads are independent, but one at a time
         has the CPU's threads. After an error, contents of `out` are undefined, and nothing writes to it any more.
         """
-        results = self._run(args, out, stream, device, _draw(seed, offset, n_events), as_tensors=True)
+        results = self._run(args, out, stream, device, seed, offset, n_events, True)
         return results if out is not None else [x if isinstance(x, Tensor) else asarray(x) for x in results]
 
     def arrays(
@@ -200,7 +203,7 @@ class FunctionRuntime:
         n_events: SupportsIndex | None = None,
     ) -> list[Any]:
         """Run the function and return its results as arrays of the first argument's library; see `call`."""
-        return self._run(args, out, stream, device, _draw(seed, offset, n_events), as_tensors=False)
+        return self._run(args, out, stream, device, seed, offset, n_events, False)
 
     def call_with_grad(
         self, args: Sequence[Any], input_requires_grad: Sequence[bool]
@@ -256,7 +259,8 @@ class FunctionRuntime:
         Raises
         ------
         UnsupportedOpError
-            A step between a result and what its gradient is asked for has no derivative.
+            A step between a result and what its gradient is asked for has no derivative. On a GPU: a global wants a
+            gradient, which would be a sum over the events; `madspace.torch.FunctionModule` has those.
         """
         tensors = self._gradients.from_stored(output_grads, stored_locals, eval_grad, as_tensors=True)
         n = len(self._argument_names)
@@ -286,7 +290,7 @@ class FunctionRuntime:
         ------
         UnsupportedOpError
             A step on the way has no derivative. On a GPU: an array of length 1 wants a gradient, which would be a sum
-            over the events, or a result has one that all events share, or there are globals.
+            over the events, or a result has one that all events share.
         CompileError
             The arguments are on a GPU, and NVRTC is not installed: kernels of gradients are compiled when needed.
 
@@ -339,23 +343,26 @@ class FunctionRuntime:
         out: Sequence[Any] | None,
         stream: Any,
         device: Any,
-        draw: Draw | None,
-        *,
+        seed: SupportsIndex | None,
+        offset: SupportsIndex,
+        n_events: SupportsIndex | None,
         as_tensors: bool,
     ) -> list[Any]:
         """Run the function where the arguments are, or from the host on a device."""
+        # Each line here costs a call on a GPU its share of a microsecond.
+        draw = None if seed is None and n_events is None and offset == 0 else _draw(seed, offset, n_events)
         if len(args) != len(self._argument_names):
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
             )
-        # What runs on GPUs tells where arrays are, but it does not take globals.
-        is_known = device is not None or (
-            self._global_names
-            and all(x is None or isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args)
-        )
-        for x in () if is_known else args:
-            if x is not None and not isinstance(x, HOST_KINDS):
-                results = self._gpu_op()(list(args), out, stream, as_tensors, draw)
+        arrays = list(args)
+        if self._global_names:
+            arrays += map(self._context.get_global, self._global_names)
+        for x in () if device is not None else arrays:
+            if type(x) is Tensor or not (x is None or isinstance(x, HOST_KINDS)):
+                # This tells where the arrays are.
+                op = self._gpu or self._gpu_op()
+                results = op(arrays, out, stream, as_tensors, draw)
                 if results is not None:
                     return results
                 break
@@ -374,14 +381,16 @@ class FunctionRuntime:
         as_tensors: bool,
     ) -> list[Any]:
         """Run the function on arrays on the CPU, there or on a GPU."""
-        op = None if gpu is None else self._gpu_op()
+        op = None if gpu is None else self._gpu or self._gpu_op()
         inputs = self._parts[0].program.inputs
         arrays = checked_arguments(inputs[: len(args)], self._is_shared, args, draw is not None)
         batch = common_batch(self._argument_names, arrays, -1 if draw is None else draw[2])
         given = checked_results(self._places, self._is_shared_result, out, self._argument_names, arrays, batch)
         results = made_results(self._places, self._is_shared_result, given, batch)
         if op is not None and gpu is not None:
-            run_in_chunks(_OnDevice(op, draw, arrays), arrays, results, self._is_shared_result, batch, gpu, stream)
+            shared = [self._context.get_global(name) for name in self._global_names]
+            on_device = _OnDevice(op, draw, arrays, shared)
+            run_in_chunks(on_device, arrays, results, self._is_shared_result, batch, gpu, stream)
         else:
             arrays += [self._context.array(x.name, x.dtype, x.shape) for x in inputs[len(args) :]]
             for part in self._parts:
@@ -390,23 +399,23 @@ class FunctionRuntime:
         return results_of(results, first, out)
 
     def _gpu_op(self) -> ProgramOp:
-        """Return what runs the function on GPUs."""
-        if self._gpu is None:
-            if self._global_names:
-                raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
-            program = compile_graph(self._function, self._table)
-            shared = self._parts[0].program if self._parts[0].is_shared else None
-            self._gpu = ProgramOp(
-                program, shared, self._is_shared, self._is_shared_result, self._kernels, self._gradients.borrows
-            )
+        """Make what runs the function on GPUs."""
+        program = compile_graph(self._function, self._table)
+        shared = self._parts[0].program if self._parts[0].is_shared else None
+        is_shared = [*self._is_shared, *[True] * len(self._global_names)]
+        self._gpu = ProgramOp(
+            program, shared, is_shared, self._is_shared_result, self._kernels, self._gradients.borrows
+        )
         return self._gpu
 
 
 class _OnDevice:
     """A function on the chunks of a batch."""
 
-    def __init__(self, op: ProgramOp, draw: Draw | None, arrays: Sequence[NDArray[Any] | None]) -> None:
-        self._op, self._draw = op, draw
+    def __init__(
+        self, op: ProgramOp, draw: Draw | None, arrays: Sequence[NDArray[Any] | None], shared: list[Tensor]
+    ) -> None:
+        self._op, self._draw, self._shared = op, draw, shared
         self._drawn = tuple(i for i, x in enumerate(arrays) if x is None)
 
     def load(self, n: int, device: Device, stream: Stream) -> None:
@@ -418,7 +427,7 @@ class _OnDevice:
         seed, first, _ = self._draw or (0, 0, 0)
         # Numbers of events are those of 64 bits, as on the device.
         draw = None if self._draw is None else (seed, (first + begin) % 2**64, n)
-        self._op(arguments, results, stream, True, draw, device)
+        self._op([*arguments, *self._shared], results, stream, True, draw, device)
 
 
 class _Part:
@@ -461,13 +470,11 @@ class _Part:
                 executor.run_program(*code, inputs, outputs, registers, *draw[:2])
 
 
-def _draw(seed: SupportsIndex | None, offset: SupportsIndex, n_events: SupportsIndex | None) -> Draw | None:
+def _draw(seed: SupportsIndex | None, offset: SupportsIndex, n_events: SupportsIndex | None) -> Draw:
     """Return what random numbers a call draws: seed, number of the first event, number of events (-1: see arrays)."""
     count = -1 if n_events is None else operator.index(n_events)
     if n_events is not None and count < 0:
         raise ValueError(f"n_events: expected 0 or more, got {count}")
     if seed is None:
-        if n_events is not None or operator.index(offset) != 0:
-            raise TypeError("seed: expected an int with offset or n_events, got None")
-        return None
+        raise TypeError("seed: expected an int with offset or n_events, got None")
     return *check_draw(seed, offset), count

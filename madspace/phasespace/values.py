@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Generic, NoReturn, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -91,6 +91,9 @@ class Value:
         if self._literal is None:
             raise TypeError(f"{self}: expected a constant")
         return list(self._literal[1]) if isinstance(self._literal, tuple) else [self._literal]
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self}: expected no truth value of a value of a graph, which has one for each event")
 
     def __repr__(self) -> str:
         if self._literal is None:

@@ -165,6 +165,13 @@ def test_what_is_no_array(source):
         asarray(source)
 
 
+@pytest.mark.parametrize("name", ["gpu", "cpu:0", "cuda:x", ""])
+def test_what_names_no_device(name):
+    for call in (lambda: asarray(1.0, name), lambda: zeros(3, device=name)):
+        with pytest.raises(ValueError, match=f"^device: expected 'cpu', 'cuda' or 'cuda:<number>', got '{name}'"):
+            call()
+
+
 def test_there_and_back(device):
     array = np.arange(24.0).reshape(4, 6)
     tensor = asarray(array, "cuda")

@@ -9,6 +9,7 @@ from raw_driver import ForeignStream, capturing
 
 from madspace.core.creation import asarray, zeros
 from madspace.core.stream import Stream
+from madspace.errors import DriverError
 
 
 class Lender:
@@ -94,6 +95,37 @@ def test_readers_on_other_streams_are_waited_for(device, stream, lent, delay):
     stream.synchronize()
     look(device)
     assert not is_lent()
+
+
+@pytest.mark.parametrize("name", ["cuEventRecord", "cuEventCreate", "cuStreamWaitEvent", "cuStreamIsCapturing"])
+def test_readers_that_cannot_be_noted_are_over_before_the_memory_goes_back(fake, device, stream, name):
+    n_read = 0
+    for nth in range(1, 30):
+        source, late = zeros(1000, device=device), Stream(device)
+        lenders, alive = [Lender(source)], weakref.ref(source)
+        del source
+        target = zeros(1000, device=device, stream=late)
+        tensor = asarray(lenders.pop(), stream=stream)
+        fake.defer(late)
+        fake.clear_log()
+        fake.fail(name, nth)
+        try:
+            target.copy_from(tensor, stream=late)
+        except DriverError:
+            n_read += "cuMemcpyDtoDAsync" in fake.names()
+        is_last = not fake.failures_fired()
+        fake.clear_failures()
+        del tensor
+        gc.collect()
+        look(device)
+        assert alive() is not None or late.query()
+        stream.synchronize()
+        late.synchronize()
+        if is_last:
+            break
+    else:
+        pytest.fail("expected a copy without a failure at last")
+    assert n_read or name == "cuEventCreate"
 
 
 def test_looking_breaks_no_capture(device, stream, lent, delay):

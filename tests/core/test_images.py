@@ -62,6 +62,12 @@ def test_a_target_of_an_unknown_kind_is_never_chosen(installed):
         _images.find_image("op", (10, 0))
 
 
+def test_a_package_without_kernels_says_so(installed):
+    installed([])
+    with pytest.raises(KernelImageError, match=r"^op: the package was built without kernel images \(MADSPACE_CUDA_AR"):
+        _images.find_image("op", (8, 0))
+
+
 def test_an_unknown_stem_lists_the_known_ones(installed):
     installed([image("sm_80", "one"), image("sm_80", "two"), image("sm_90a", "two")])
     with pytest.raises(KernelImageError, match=r"named 'op' are installed; there are: one, two$"):

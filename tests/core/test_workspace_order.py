@@ -3,13 +3,17 @@
 "late" is a stream whose work comes after everything that does not wait for it.
 """
 
+from contextlib import nullcontext
+
 import pytest
 import scratch_op
 from raw_driver import ForeignStream
 
+from madspace.core.capture import capture
 from madspace.core.creation import asarray, zeros
 from madspace.core.stream import Stream
 from madspace.core.workspace import Workspace
+from madspace.errors import CaptureError, DriverError
 
 N = scratch_op.N
 
@@ -131,3 +135,45 @@ def test_a_stream_ends_when_the_next_one_comes(fake, device, workspace):
     del stream
     scratch_op.run(workspace, 1, device.default_stream)
     assert fake.counts()["stream"] == before
+
+
+@pytest.mark.parametrize("name", ["cuEventRecord", "cuEventCreate", "cuStreamIsCapturing"])
+@pytest.mark.parametrize("capturing", [False, True], ids=["alone", "beside a capture"])
+def test_a_use_that_cannot_be_noted_is_over_before_the_next(fake, device, block, name, capturing):
+    """Of a stream whose handle may be dead later: it has to be noted at once, also where another stream is captured."""
+    aside, n_noted = Stream(device), 0
+    for nth in range(1, 30):
+        workspace, bare = Workspace(N, device), scratch_op.same_stream(late := Stream(device), "bare")
+        scratch_op.run(workspace, 9, Stream(device))  # an earlier use
+        with capture(aside) if capturing else nullcontext():
+            fake.defer(late)
+            fake.clear_log()
+            fake.fail(name, nth)
+            try:
+                scratch_op.run(workspace, 1, bare)
+            except DriverError:
+                n_noted += "cuMemsetD8Async" in fake.names()
+            is_last = not fake.failures_fired()
+            fake.clear_failures()
+        scratch_op.run(workspace, 2, Stream(device), int(block.ptr))
+        assert scratch_op.content(int(block.ptr)) == scratch_op.content(workspace.ptr) == 2
+        if is_last:
+            break
+    else:
+        pytest.fail("expected a use without a failure at last")
+    assert n_noted or name == "cuEventCreate" or (name == "cuStreamIsCapturing" and not capturing)
+
+
+def test_a_captured_use_that_cannot_be_noted_lets_no_other_stream_in(fake, device, stream):
+    """In a capture a stream that did not wait would be out of order at every launch."""
+    workspace, other = Workspace(N, device), Stream(device)
+    with capture(stream):
+        other.wait(stream)
+        with fake.failing("cuEventRecord"), pytest.raises(DriverError):
+            scratch_op.run(workspace, 1, stream)
+        scratch_op.run(workspace, 2, stream)  # in order as it is, and noted
+        with fake.failing("cuEventRecord"), pytest.raises(DriverError):
+            scratch_op.run(workspace, 3, stream)
+        with pytest.raises(CaptureError, match="its last use in this capture could not be noted"):
+            scratch_op.run(workspace, 4, other)
+        stream.wait(other)

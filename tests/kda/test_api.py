@@ -90,6 +90,20 @@ def test_no_tokens_from_a_pool(place):
     assert (place.get(pool)[1] == 3).all()
 
 
+def test_many_sequences_without_tokens_take_no_time(run_python):
+    """Nothing is to be written, however many there are; a process of its own, since no signal ends the loop."""
+    script = """
+import numpy as np, ml_dtypes
+from madspace import kda
+x = np.empty((2**43, 0, 1, 64), ml_dtypes.bfloat16)
+beta = np.empty((2**43, 0, 1), ml_dtypes.bfloat16)
+gate = {"A_log": np.ones(1, np.float32), "dt_bias": np.ones((1, 64), np.float32), "lower_bound": -5.0}
+print(kda.fwd(q=x, k=x, v=x, g=x, beta=beta, scale=1.0, **gate, out=x.copy()).shape)
+"""
+    answer = run_python(script, driver=None, timeout=30)
+    assert answer.stdout == f"({2**43}, 0, 1, 64)\n", answer.stderr
+
+
 def test_no_batch(place):
     x = place.put(draw(b=0, t=7))
     assert tuple(kda.fwd(**x).shape) == (0, 7, 1, 64)

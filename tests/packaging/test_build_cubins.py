@@ -140,6 +140,26 @@ def test_unknown_target_is_named(tool, archs):
     assert f"got {archs!r}" in output
 
 
+def test_a_package_without_kernels(project, tool):
+    assert tool("--archs=80")[0] == 0
+    code, output = tool("--archs=none")
+    assert code == 0, output
+    assert read_manifest(project)["modules"] == []
+    assert [path.name for path in (project / "out").iterdir()] == ["manifest.json"]
+    assert tool("--archs=none,80")[0] != 0
+
+
+@pytest.mark.parametrize("command", [["build_ext"], ["egg_info"]])
+def test_a_target_that_is_not_understood_ends_the_build_at_once(root, tmp_path, command):
+    environment = os.environ | {"MADSPACE_CUDA_ARCHS": "hopper"}
+    started = [sys.executable, root / "setup.py", "--dry-run", *command]
+    answer = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=60, cwd=root)
+    assert answer.returncode != 0
+    assert answer.stderr.startswith("error: MADSPACE_CUDA_ARCHS: expected capabilities like 90a,")
+    assert "got 'hopper'" in answer.stderr
+    assert answer.stdout == ""
+
+
 def test_native_is_the_device_of_this_machine(root):
     # Only the question is asked here: the compiler uses a driver that is loaded, and the fake is too small for it.
     code = "import build_cubins; print(*build_cubins.parse_targets('native,ptx'))"

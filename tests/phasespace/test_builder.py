@@ -192,6 +192,26 @@ def test_inputs_and_outputs_out_of_range():
         b.output_range(0, [1.0, 2.0])
 
 
+def test_a_result_is_set_once():
+    b = builder(batch_float, outputs=[batch_float, single_float])
+    b.output(0, b.input(0))
+    message = r"output index: expected a result that is not set yet, got 0 \(y0\), which is %0"
+    with pytest.raises(ValueError, match=message):
+        b.output(0, 1.0)
+    with pytest.raises(ValueError, match=message):
+        b.output_range(0, [1.0, 2.0])
+    b.output(1, 2.0)
+    assert [x.numpy().tolist() for x in FunctionRuntime(b.function()).call([madspace.asarray([3.0])])] == [[3.0], [2.0]]
+
+
+@pytest.mark.parametrize("use", [bool, lambda x: x or 1.0, lambda x: not x, lambda x: 1 if x else 2])
+def test_values_have_no_truth_value(use):
+    """A condition in Python would be taken once, when the graph is built, whatever the events are."""
+    for value in (builder(batch_float).input(0), Value(0.0)):
+        with pytest.raises(TypeError, match="expected no truth value of a value of a graph, which"):
+            use(value)
+
+
 def test_outputs_are_checked():
     b = builder(batch_float, batch_int, outputs=[batch_float, single_float])
     with pytest.raises(ValueError, match="y0: expected a value for this output, got none"):

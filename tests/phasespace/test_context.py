@@ -68,8 +68,51 @@ def test_copying_what_both_have():
 def test_where_a_context_is():
     assert Context().device() == Context("cpu").device() == "cpu"
     assert madspace.default_context() is madspace.default_context()
-    with pytest.raises(madspace.UnsupportedOpError, match="device: functions run on the CPU"):
-        Context("cuda")
+    with pytest.raises(ValueError, match="device: expected 'cpu', 'cuda' or 'cuda:<number>', got 'gpu'"):
+        Context("gpu")
+
+
+def test_globals_on_a_device(device, tmp_path):
+    context, home = Context("cuda"), Context()
+    assert context.device() is Context(device).device() is device
+    for each in (context, home):
+        each.define_global("a", madspace.float, [2])
+        each.define_global("i", madspace.int, [])
+    tensor = context.get_global("a")
+    assert tensor is context.get_global("a")
+    assert (tensor.device, tensor.shape) == (device, (1, 2))
+    assert tensor.numpy().tolist() == [[0.0, 0.0]]
+    tensor.copy_from(np.array([[1.0, 2.0]]))
+    context.save_globals(tmp_path / "new")
+    home.copy_globals_from(context)
+    assert home.get_global("a").numpy().tolist() == [[1.0, 2.0]]
+    home.get_global("a").numpy()[...] = 5.0
+    context.copy_globals_from(home)
+    assert tensor.numpy().tolist() == [[5.0, 5.0]]
+    other = Context(device)
+    other.load_globals(tmp_path / "new")
+    assert other.get_global("a").numpy().tolist() == [[1.0, 2.0]]
+    assert other.get_global("i").device is device
+    other.copy_globals_from(context)
+    assert other.get_global("a").numpy().tolist() == [[5.0, 5.0]]
+
+
+@pytest.mark.multi_gpu
+def test_copying_from_another_device(device, other_device):
+    here, there = Context(device), Context(other_device)
+    for context in (here, there):
+        context.define_global("a", madspace.float, [])
+    there.get_global("a").fill(3.0)
+    here.copy_globals_from(there)
+    assert here.get_global("a").numpy().tolist() == [3.0]
+
+
+def test_copying_arrays_that_differ():
+    one, two = Context(), Context()
+    one.define_global("a", madspace.float, [2])
+    two.define_global("a", madspace.float, [3])
+    with pytest.raises(madspace.ShapeError):
+        one.copy_globals_from(two)
 
 
 def test_matrix_elements_are_missing_and_say_so():

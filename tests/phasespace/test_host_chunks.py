@@ -209,9 +209,6 @@ def test_what_is_refused(mapping):
             mapping.map_forward(arrays, **{"device": "cuda"} | options)
     with pytest.raises(ValueError, match="stream: expected None for arrays on the CPU"):
         mapping.map_forward(inputs, device="cpu", stream=1)
-    scaled = function_of([madspace.batch_float], lambda b, x: [b.mul(x, b.get_global("scale", madspace.float, []))])
-    with pytest.raises(madspace.UnsupportedOpError, match="scale: expected a function without globals on a GPU"):
-        scaled(np.ones(3), device="cuda")
 
 
 def test_a_captured_stream_is_refused(mapping, stream):
@@ -251,3 +248,17 @@ def test_a_large_batch(mapping, n):
         mapping.map_forward(conditions=inputs[5:], seed=1, device="cuda"),
         mapping.map_forward(conditions=put(inputs[5:]), seed=1),
     )
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_globals_are_where_the_context_has_them(device, where):
+    scaled = function_of([madspace.batch_float], lambda b, x: [b.mul(x, b.get_global("scale", madspace.float, []))])
+    context = madspace.Context(where)
+    context.define_global("scale", madspace.float, []).fill(2.5)
+    runtime = madspace.FunctionRuntime(scaled, context)
+    x = np.arange(7.0)
+    if where == "cpu":
+        with pytest.raises(madspace.DeviceMismatchError, match="scale: expected a CUDA tensor on cuda:0"):
+            runtime.call([x], device="cuda")
+    else:
+        np.testing.assert_array_equal(runtime.call([x], device="cuda")[0].numpy(), 2.5 * x)

@@ -1,5 +1,8 @@
 """Where the interpreter keeps values: no row is given away while something still reads it."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from program_points import NAMES, chain, function_of, upstream
@@ -13,6 +16,7 @@ from madspace.phasespace.program import ProgramStep
 from madspace.phasespace.rows import Store, assign_rows
 
 TABLE = op_table()
+HEADER = Path(__file__).resolve().parents[2] / "cuda_src" / "phasespace" / "program_args.h"
 
 
 def mapped(n):
@@ -114,3 +118,10 @@ def test_random_programs():
 
         stored, wanted, _ = traced(compile_graph(function_of([batch_float, batch_four_vec], fill), TABLE))
         assert stored == wanted
+
+
+def test_sections_are_those_of_the_kernels():
+    (names,) = re.findall(r"enum ProgramSection {([^}]*)}", HEADER.read_text())
+    *names, last = re.findall(r"k(\w+)", names)
+    assert [name.replace("_", "").lower() for name in Section.__members__] == [name.lower() for name in names]
+    assert (list(Section), last) == (list(range(len(names))), "ProgramSections")

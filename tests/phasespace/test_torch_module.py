@@ -171,14 +171,14 @@ def test_a_number_for_every_event():
     assert a.grad.tolist() == [5.0]
 
 
-def with_globals():
-    """Return a function y = w.a x + b of two globals, and their context."""
+def with_globals(device="cpu"):
+    """Return a function y = w.a x + b of two globals, and their context on a device."""
     builder = madspace.FunctionBuilder(madspace.NamedTypes([("x", F)]), madspace.NamedTypes([("y", F)]))
     a, b = builder.get_global("w.a", madspace.float, []), builder.get_global("b", madspace.float, [])
     builder.output(0, builder.add(builder.mul(a, builder.input(0)), b))
-    context = madspace.Context()
-    context.define_global("w.a", madspace.float, [], requires_grad=True).numpy()[...] = 3.0
-    context.define_global("b", madspace.float, []).numpy()[...] = 1.0
+    context = madspace.Context(device)
+    context.define_global("w.a", madspace.float, [], requires_grad=True).fill(3.0)
+    context.define_global("b", madspace.float, []).fill(1.0)
     return builder.function(), context
 
 
@@ -214,6 +214,73 @@ def test_a_function_of_globals_alone():
     assert y.tolist() == [9.0]
     y.sum().backward()
     assert module.global_params["a"].grad.tolist() == [6.0]
+
+
+@pytest_torch
+def test_parameters_that_are_the_globals_no_more():
+    import torch
+
+    from madspace.torch import FunctionModule
+
+    function, context = with_globals()
+    module = FunctionModule(function, context)
+    message = r"global_params\['w:a'\]: expected the memory of the context's global"
+    context.delete_global("w.a")
+    context.define_global("w.a", madspace.float, [], requires_grad=True)
+    with pytest.raises(ValueError, match=message):
+        module(tensor(1.0))
+    module = FunctionModule(function, context)
+    module.global_params["w:a"].data = torch.ones(1, dtype=torch.float64)
+    with pytest.raises(ValueError, match=message):
+        module(tensor(1.0))
+
+
+@pytest.mark.gpu
+@pytest.mark.needs("torch", "nvrtc")
+@pytest.mark.parametrize("frozen", [False, True])
+def test_globals_on_a_gpu_are_parameters(device, frozen):
+    """An optimizer's step on torch's stream is seen by the next call, without a wait in between."""
+    import torch
+
+    from madspace.torch import FunctionModule
+
+    module = FunctionModule(*with_globals("cuda"))
+    weight = module.global_params["w:a"]
+    assert [x.is_cuda for x in module.global_params.values()] == [True, True]
+    weight.requires_grad_(not frozen)
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, device="cuda", requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                before = weight.detach().clone()
+                optimizer.zero_grad()
+                x.grad = None
+                torch.cuda._sleep(2_000_000)
+                y = module(x)
+                y.sum().backward()
+                optimizer.step()
+                torch.testing.assert_close(y.detach(), before * x.detach() + 1)
+                torch.testing.assert_close(x.grad, before.expand(2))
+                assert (weight.grad is None) if frozen else weight.grad.tolist() == [3.0]
+        torch.cuda.current_stream().wait_stream(stream)
+    torch.testing.assert_close(weight.detach().cpu(), torch.full([1], 3.0 if frozen else 1.2, dtype=torch.float64))
+
+
+@pytest.mark.gpu
+@pytest.mark.needs("torch")
+def test_a_module_and_its_tensors_are_on_one_device(device):
+    from madspace.torch import FunctionModule
+
+    x = tensor(1.0, grad=False)
+    with pytest.raises(madspace.DeviceMismatchError, match=r"w\.a: expected a global on the CPU"):
+        FunctionModule(*with_globals("cuda"))(x)
+    module = FunctionModule(*with_globals())
+    with pytest.raises(madspace.DeviceMismatchError, match=r"w\.a: expected a CUDA tensor on cuda:0"):
+        module(x.cuda())
+    with pytest.raises(ValueError, match="global_params"):
+        module.to("cuda")(x.cuda())
 
 
 @pytest_torch

@@ -1,0 +1,1 @@
+"""No public names: the results of ops."""

@@ -1,0 +1,275 @@
+"""The results of ops, checked or made, and their launch: what per-event kernels and programs have in common."""
+
+from libc.stdint cimport int64_t, uintptr_t
+from libcpp.vector cimport vector
+
+from madspace.core._operand cimport (
+    Intake, Operand, Range, describe_dtype, framework_array, hand_over, listed, meet, rows_overlap, shape_of,
+    strides_told,
+)
+from madspace.core._recording cimport recording_of
+from madspace.core.dlpack cimport framework_stream, import_array
+from madspace.core.kernel cimport Kernel
+from madspace.core.memory cimport Buffer, allocate
+from madspace.core.stream cimport Stream
+from madspace.core.tensor cimport MAX_NDIM, Tensor, empty_host, make_tensor
+
+from madspace.errors import CaptureError, DTypeError, ShapeError
+
+
+cdef enum:
+    CODE_FLOAT = 2
+    DEVICE_CUDA = 2
+    OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
+
+
+cdef inline int itemsize_of(const Kind* kind) noexcept:
+    return 8 if kind.code == CODE_FLOAT else 4
+
+
+cdef bint has_type(const Kind* kind, const Operand* x) noexcept:
+    return x.code == kind.code and x.bits == 8 * itemsize_of(kind)
+
+
+cdef bint has_shape(const Kind* kind, const Operand* x) noexcept:
+    cdef int k
+    if x.ndim != kind.ndim + 1:
+        return False
+    for k in range(kind.ndim):
+        if x.shape[1 + k] != kind.shape[k]:
+            return False
+    return True
+
+
+cdef str dtype_name(const Kind* kind):
+    return "float64" if kind.code == CODE_FLOAT else "int32"
+
+
+cdef str wanted_shape(const Kind* kind, object batch):
+    cdef list extents = [str(kind.shape[k]) for k in range(kind.ndim)]
+    return f"({', '.join([str(batch), *extents])}{'' if extents else ','})"
+
+
+cdef void lay_rows(Rows* rows, const Operand* x) noexcept:
+    """Tell where an array is; nowhere without elements."""
+    cdef int64_t low = 0, high = 1, last
+    cdef int64_t itemsize = x.bits // 8
+    cdef int k
+    if x.data == NULL or x.shape[0] == 0:
+        return
+    for k in range(1, x.ndim):
+        if x.shape[k] == 0:
+            return
+        if x.strides[k] < 0:
+            low += (x.shape[k] - 1) * x.strides[k]
+        else:
+            high += (x.shape[k] - 1) * x.strides[k]
+    rows.data, rows.width = x.data + low * itemsize, (high - low) * itemsize
+    rows.n, rows.stride = 1 if x.strides[0] == 0 else x.shape[0], x.strides[0] * itemsize
+    last = (rows.n - 1) * rows.stride
+    rows.reach.low = <char*>rows.data + (last if last < 0 else 0)
+    rows.reach.high = <char*>rows.data + (last if last > 0 else 0) + rows.width
+
+
+cdef inline void widen(Range* all, const Range* one) noexcept:
+    if one.low < one.high:
+        if all.low == NULL or one.low < all.low:
+            all.low = one.low
+        if one.high > all.high:
+            all.high = one.high
+
+
+cdef bint overlap(const Rows* a, const Rows* b) noexcept:
+    # Most arrays are far apart, which is cheap to see.
+    return meet(&a.reach, &b.reach) and rows_overlap(a.data, a.n, a.stride, a.width, b.data, b.n, b.stride, b.width)
+
+
+cdef class Outputs:
+    """The results of an op.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the results.
+    input_names : sequence of str
+        Of the arrays before them.
+    row_alignment : int
+        Bytes, on a GPU, of results with an axis besides that of the batch; 1 if it is left to the element type.
+    """
+
+    def __cinit__(self, names, input_names, int64_t row_alignment):
+        self.names = tuple(names)
+        self.labels_ = tuple([f"out[{i}] ({name})" for i, name in enumerate(self.names)])
+        self.input_names_ = tuple(input_names)
+        self.n_inputs_ = len(self.input_names_)
+        self.row_alignment_ = row_alignment
+
+    cdef int add(self, const Kind* kind) except -1:
+        self.kinds_.push_back(kind[0])
+        return 0
+
+    cdef list check(self, Intake intake, Operand* operands, int64_t n, object out):
+        cdef int n_out = <int>self.kinds_.size()
+        cdef int i, k
+        cdef vector[Rows] places
+        cdef Range all                   # from the first byte that any of them reaches to the last one
+        cdef Rows* mine
+        cdef Operand* x
+        cdef list results
+        for i in range(n_out):
+            operands[self.n_inputs_ + i].data = NULL
+        if out is None:
+            return [None] * n_out
+        results = listed(out, "out")
+        if len(results) != n_out:
+            raise ShapeError(f"out: expected {n_out} entries ({', '.join(self.names)}), got {len(results)}")
+        places.resize(self.n_inputs_ + n_out)
+        all.low = all.high = NULL
+        for i in range(self.n_inputs_):
+            lay_rows(&places[i], &operands[i])
+            widen(&all, &places[i].reach)
+        for i in range(n_out):
+            if results[i] is None:
+                continue
+            x = &operands[self.n_inputs_ + i]
+            intake.take(x, results[i], self.labels_[i], True)
+            self.check_one(i, x, 1 if self.kinds_[i].shared else n, intake.device is not None)
+            mine = &places[self.n_inputs_ + i]
+            lay_rows(mine, x)
+            # Arrays that were made one behind the other meet nothing at all.
+            for k in range(self.n_inputs_ + i if meet(&all, &mine.reach) else 0):
+                if overlap(&places[k], mine):
+                    name = self.input_names_[k] if k < self.n_inputs_ else self.labels_[k - self.n_inputs_]
+                    raise ValueError(f"{self.labels_[i]}: expected memory of its own, got memory shared with {name}")
+            widen(&all, &mine.reach)
+        return results
+
+    cdef int check_one(self, int i, Operand* x, int64_t length, bint on_gpu) except -1:
+        cdef Kind* kind = &self.kinds_[i]
+        cdef int64_t expected = 1, itemsize = itemsize_of(kind), alignment = itemsize
+        cdef int k
+        cdef bint is_packed = True
+        cdef str name = self.labels_[i]
+        if not has_type(kind, x):
+            raise DTypeError(f"{name}: expected dtype {dtype_name(kind)}, got {describe_dtype(x)}")
+        if not has_shape(kind, x) or x.shape[0] != length:
+            raise ShapeError(f"{name}: expected shape {wanted_shape(kind, length)}, got {shape_of(x)}")
+        if x.readonly:
+            raise ValueError(f"{name}: expected a writable array, got a read-only one")
+        if kind.count > 0:
+            for k in range(kind.ndim - 1, -1, -1):
+                is_packed = is_packed and (kind.shape[k] == 1 or x.strides[1 + k] == expected)
+                expected *= kind.shape[k]
+        if not is_packed or (length > 1 and x.strides[0] < kind.count):
+            raise ShapeError(f"{name}: expected events that are contiguous and do not overlap, got strides "
+                             f"{strides_told(x)} (in elements)")
+        # An axis of length 1 may have any stride.
+        expected = 1
+        for k in range(kind.ndim - 1, -1, -1):
+            x.strides[1 + k] = expected
+            expected *= kind.shape[k]
+        if length <= 1:
+            x.strides[0] = kind.count
+        if on_gpu and kind.ndim > 0 and self.row_alignment_ > alignment:
+            alignment = self.row_alignment_
+        if <uintptr_t>x.data % <uintptr_t>alignment != 0 or itemsize * x.strides[0] % alignment != 0:
+            raise ShapeError(f"{name}: expected events aligned to {alignment} bytes, got data at "
+                             f"{<uintptr_t>x.data:#x} and events {itemsize * x.strides[0]} bytes apart")
+        return 0
+
+    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, bint borrows):
+        cdef list missing = [i for i in range(<int>self.kinds_.size()) if results[i] is None]
+        if not missing:
+            return missing
+        # Graphs of ours keep memory that is ours; what a library frees is lent to others while a graph still writes it.
+        if borrows and intake.device is not None and recording_of(intake.stream) is None:
+            if self.make_elsewhere(intake, operands, n, results, missing, first):
+                return missing
+        try:
+            self.make_here(intake, operands, n, results, missing)
+        except CaptureError:        # of another library, whose allocator may know what to do
+            if not self.make_elsewhere(intake, operands, n, results, missing, first):
+                raise
+        return missing
+
+    cdef int make_here(self, Intake intake, Operand* operands, int64_t n, list results, list missing) except -1:
+        """Make results in memory of our own, on a device as views of one allocation."""
+        cdef int64_t shape[MAX_NDIM]
+        cdef int64_t total = 0
+        cdef Buffer slab = None
+        cdef Tensor tensor
+        cdef Kind* kind
+        cdef Operand* x
+        cdef unsigned char code, bits
+        cdef int i, k
+        if intake.device is not None:
+            for i in missing:
+                total += self.padded_size(i, n)
+            slab = allocate(intake.device, total, intake.stream)
+            total = 0
+        for i in missing:
+            kind = &self.kinds_[i]
+            code, bits = <unsigned char>kind.code, <unsigned char>(8 * itemsize_of(kind))
+            shape[0] = 1 if kind.shared else n
+            for k in range(kind.ndim):
+                shape[1 + k] = kind.shape[k]
+            if slab is None:
+                tensor = empty_host(code, bits, kind.ndim + 1, shape)
+            else:
+                tensor = make_tensor(slab, None, <void*>(slab.ptr_ + <size_t>total), DEVICE_CUDA, intake.device_id,
+                                     code, bits, kind.ndim + 1, shape, NULL, False)
+                total += self.padded_size(i, n)
+            x = operands + self.n_inputs_ + i
+            x.data, x.bits = <char*>tensor.data_, bits
+            for k in range(kind.ndim + 1):
+                x.strides[k] = tensor.strides_[k]
+            results[i] = tensor
+        return 0
+
+    cdef bint make_elsewhere(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
+                             object first) except -1:
+        """Let the library of the first array make results; False where it cannot."""
+        cdef int64_t shape[MAX_NDIM]
+        cdef Kind* kind
+        cdef Operand* x
+        cdef int i, k
+        for i in missing:
+            kind, x = &self.kinds_[i], operands + self.n_inputs_ + i
+            shape[0] = 1 if kind.shared else n
+            for k in range(kind.ndim):
+                shape[1 + k] = kind.shape[k]
+            results[i] = framework_array(intake, first, <unsigned char>kind.code,
+                                         <unsigned char>(8 * itemsize_of(kind)), kind.ndim + 1, shape)
+            if results[i] is None:
+                return False
+            intake.take(x, results[i], self.labels_[i], True)
+            self.check_one(i, x, shape[0], True)
+        return True
+
+    cdef int give(self, Intake intake, list results, list missing, object first, bint as_tensors) except -1:
+        cdef Stream consumer = framework_stream(first) if missing and not as_tensors else None
+        for i in missing:
+            if type(results[i]) is Tensor and not as_tensors:
+                results[i] = hand_over(<Tensor>results[i], first, consumer)
+            elif type(results[i]) is not Tensor and as_tensors:
+                results[i] = import_array(results[i], intake.stream, self.labels_[i])
+        return 0
+
+    cdef int64_t padded_size(self, int output, int64_t n) noexcept:
+        cdef Kind* kind = &self.kinds_[output]
+        cdef int64_t nbytes = (1 if kind.shared else n) * kind.count * itemsize_of(kind)
+        return (nbytes + OUTPUT_ALIGNMENT - 1) // OUTPUT_ALIGNMENT * OUTPUT_ALIGNMENT
+
+
+cdef int launch(Kernel kernel, Intake intake, int64_t n, int block, unsigned int shared, void* args) except -1:
+    cdef void* params[1]
+    cdef int pushed = intake.device.push()
+    params[0] = args
+    try:
+        intake.before()
+        kernel.launch_raw(<unsigned int>((n + block - 1) // block), 1, 1, <unsigned int>block, 1, 1, shared,
+                          intake.stream, params)
+        intake.after()
+    finally:
+        intake.device.pop(pushed)
+    return 0
