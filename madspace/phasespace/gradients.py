@@ -18,7 +18,7 @@ from madspace.phasespace.graph import Graph
 from madspace.phasespace.host_arrays import HOST_KINDS, as_kind_of, checked, common_batch
 from madspace.phasespace.lowering import lower
 from madspace.phasespace.program import Program, ProgramArgument
-from madspace.phasespace.tangents import add_tangents, has_tangents
+from madspace.phasespace.tangents import add_tangents, has_tangents, is_shorter_backwards
 from madspace.phasespace.types import BatchSize, DataType
 from madspace.phasespace.values import NamedValues, Value
 
@@ -28,7 +28,8 @@ __all__ = ["MOST_DIRECTIONS", "Gradients", "compile_vjp"]
 _Key: TypeAlias = tuple[tuple[int, ...], tuple[bool, ...]]
 
 
-# Forward mode pays on GPUs up to this many numbers: the steps are computed once, and all values stay in registers.
+# Forward mode pays on GPUs up to this many numbers, unless all steps go both ways (fused_steps.py): what is computed
+# with does not depend on the direction.
 MOST_DIRECTIONS = 8
 
 
@@ -54,7 +55,8 @@ def compile_vjp(
         Ops of the executor, with their numbers, inputs and outputs; -1 for lists of any length.
     most_directions : int, optional
         For up to so many numbers the slopes of the results along each of them are computed, by ops ``NAME_jvp`` that
-        only fused kernels have; for more, and where an op lacks them, gradients go back from the results.
+        only fused kernels have; for more, where an op lacks them, and where all steps go both ways in a fused kernel,
+        gradients go back from the results.
 
     Returns
     -------
@@ -79,7 +81,8 @@ def compile_vjp(
     seeds = [pair for pairs in zip(lowered.outputs, gradients, strict=True) for pair in zip(*pairs, strict=True)]
     asked = [argument for argument, flag in zip(arguments, wanted, strict=True) if flag]
     numbers = [x for *_, scalars in asked for x in scalars]
-    if len(numbers) <= most_directions and has_tangents(code, numbers, available):
+    is_forward = len(numbers) <= most_directions and has_tangents(code, numbers, available)
+    if is_forward and not is_shorter_backwards(code, numbers):
         found = add_tangents(code, seeds, numbers)
     else:
         found = add_gradients(code, seeds, set(numbers), available)
