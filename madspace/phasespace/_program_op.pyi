@@ -14,6 +14,7 @@ class ProgramOp:
         input_shared: Sequence[bool],
         output_shared: Sequence[bool],
         kernels: str,
+        input_whole: Sequence[bool] | None = None,
     ) -> None: ...
     def __call__(
         self,

@@ -34,6 +34,7 @@ cdef struct Kind:
     int64_t shape[MAX_NDIM]
     int64_t count                # elements of an event
     bint shared                  # by all events
+    bint whole                   # one for each event, not one for all
 
 
 cdef class ProgramOp:
@@ -50,6 +51,8 @@ cdef class ProgramOp:
     kernels : str
         "shipped": a fused kernel if one comes with the package, else the interpreter; "any": as well, but where none
         comes it is compiled; "compiled" and "interpreted": this alone.
+    input_whole : sequence of bool, optional
+        Which arguments must have as many events as there are in the batch: a gradient that is wanted would be a sum.
     """
 
     cdef readonly tuple input_names
@@ -64,7 +67,7 @@ cdef class ProgramOp:
     cdef dict plans_                     # of the whole function, by the inputs that are drawn
     cdef Plan shared_                    # None: no result is shared
 
-    def __cinit__(self, program, shared_program, input_shared, output_shared, str kernels):
+    def __cinit__(self, program, shared_program, input_shared, output_shared, str kernels, input_whole=None):
         cdef list flags = [bool(flag) for flag in output_shared]
         cdef list places = [i for i, flag in enumerate(output_shared) if flag]
         self.input_names = tuple([x.name for x in program.inputs])
@@ -74,6 +77,8 @@ cdef class ProgramOp:
         self.n_outputs_ = len(self.output_names)
         for argument, flag in zip((*program.inputs, *program.outputs), (*input_shared, *output_shared)):
             self.add_kind(argument, flag)
+        for i, flag in enumerate(input_whole or ()):
+            self.kinds_[i].whole = flag
         n = self.n_inputs_
         self.program_, self.output_shared_, self.kernels_ = program, flags, kernels
         self.plans_ = {}
@@ -89,7 +94,7 @@ cdef class ProgramOp:
         kind.code = CODE_FLOAT if argument.dtype.kind == "f" else CODE_INT
         kind.ndim = len(argument.shape)
         kind.count = 1
-        kind.shared = shared
+        kind.shared, kind.whole = shared, False
         for i in range(kind.ndim):
             kind.shape[i] = argument.shape[i]
             kind.count *= kind.shape[i]
@@ -232,6 +237,10 @@ cdef class ProgramOp:
                 raise ShapeError(f"{self.input_names[i]}: expected {n} events, as {source} has, "
                                  f"got {operands[i].shape[0]}")
             n, source = operands[i].shape[0], self.input_names[i]
+        for i in range(self.n_inputs_):
+            if self.kinds_[i].whole and n != (1 if self.kinds_[i].shared else operands[i].shape[0]):
+                raise UnsupportedOpError(f"{self.input_names[i]}: on a GPU expected {n} numbers where a gradient is "
+                                         "wanted, got 1")
         if n > MAX_BATCH:
             raise ShapeError(f"{source}: expected at most {MAX_BATCH} events in a batch, got {n}")
         return n

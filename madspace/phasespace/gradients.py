@@ -127,8 +127,12 @@ class Gradients:
             _argument(f"output_grads[{i}] ({name})", x) for i, (name, x) in enumerate(zip(names, outputs, strict=True))
         ]
         self._is_shared_result = [value.type.batch_size == BatchSize.one for value in outputs]
+        self._no_globals = (False,) * len(self._global_names)
+        self._all_floats = (*(x.dtype == np.float64 for x in self._arguments[: len(self._names)]), *self._no_globals)
+        self._known_flags: dict[tuple[Any, ...], tuple[bool, ...]] = {}
         self._programs: dict[_Key, tuple[Program, NDArray[np.int32]]] = {}
-        self._gpu_ops: dict[_Key, ProgramOp] = {}
+        # By the results whose gradients are given, and the arguments whose gradients are wanted.
+        self._gpu_ops: dict[tuple[tuple[bool, ...], tuple[bool, ...]], ProgramOp] = {}
 
     def wanted(self, input_requires_grad: Sequence[bool]) -> list[bool]:
         """Check for which arguments gradients are wanted; the flags of the globals come behind."""
@@ -167,24 +171,32 @@ class Gradients:
         """Return the gradients of the arguments; of all that are float64 if it is not said of which."""
         n = len(self._names)
         if input_requires_grad is None:
-            input_requires_grad = [argument.dtype == np.float64 for argument in self._arguments[:n]]
-        wanted = [*self.wanted(input_requires_grad)[:n], *[False] * len(self._global_names)]
+            wanted = self._all_floats
+        else:
+            flags = tuple(input_requires_grad)
+            known = self._known_flags.get(flags)
+            if known is None:
+                known = self._known_flags[flags] = (*self.wanted(flags)[:n], *self._no_globals)
+            wanted = known
         return self._run(self._with_globals(args), output_grads, wanted, as_tensors=False)[:n]
 
-    def _with_globals(self, args: Sequence[Any]) -> list[Any]:
+    def _with_globals(self, args: Sequence[Any]) -> Sequence[Any]:
         if len(args) != len(self._names):
             raise ShapeError(f"arguments: expected {len(self._names)} ({', '.join(self._names)}), got {len(args)}")
-        return [*args, *map(self._context.get_global, self._global_names)]
+        if not self._global_names:
+            return args
+        return [*args, *[self._context.get_global(name) for name in self._global_names]]
 
     def _run(
         self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool], *, as_tensors: bool
     ) -> list[Any]:
         """Return the gradients of arguments and globals, as arrays of the kind of the first one."""
-        on_gpu = None
-        if not all(isinstance(x, HOST_KINDS) for x in args):
-            on_gpu = self._run_on_gpu(args, output_grads, wanted, as_tensors)
-        if on_gpu is not None:
-            return on_gpu
+        for x in args:
+            if not isinstance(x, HOST_KINDS):
+                on_gpu = self._run_on_gpu(args, output_grads, wanted, as_tensors)
+                if on_gpu is not None:
+                    return on_gpu
+                break
         found = self._run_on_cpu(args, output_grads, wanted)
         return [None if x is None else asarray(x) if as_tensors else as_kind_of(x, args[0]) for x in found]
 
@@ -192,31 +204,34 @@ class Gradients:
         self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool], as_tensors: bool
     ) -> list[Any] | None:
         """Return the gradients of arguments on a GPU, None where these are on the CPU."""
-        if all(isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args):
+        is_given = tuple([x is not None for x in output_grads])
+        key = is_given, tuple(wanted)
+        op = self._gpu_ops.get(key)
+        if op is None:
+            if all(isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args):
+                return None
+            self._check_count(output_grads)
+            if not any(wanted):
+                return [None] * len(wanted)
+            op = self._gpu_ops[key] = self._gpu_op(tuple([i for i, flag in enumerate(is_given) if flag]), key[1])
+        found = op([*args, *[x for x in output_grads if x is not None]], None, None, as_tensors, None)
+        if found is None:
             return None
+        each = iter(found)
+        return [next(each) if flag else None for flag in wanted]
+
+    def _gpu_op(self, positions: tuple[int, ...], wanted: tuple[bool, ...]) -> ProgramOp:
+        """Return what runs on GPUs, or say why there is nothing."""
         if self._global_names:
             raise UnsupportedOpError(f"{self._global_names[0]}: expected a function without globals on a GPU")
-        self._check_count(output_grads)
-        lengths = [1 if isinstance(x, HOST_KINDS) else x.shape[0] for x in args]
-        batch = max(lengths)
-        for name, length, is_shared, flag in zip(self._names, lengths, self._is_shared, wanted, strict=True):
-            if flag and (is_shared or length != batch):
-                raise UnsupportedOpError(f"{name}: on a GPU expected {batch} numbers where a gradient is wanted, got 1")
-        positions = tuple(i for i, x in enumerate(output_grads) if x is not None)
         for i in positions:
             self._check_type(i)
             if self._is_shared_result[i]:
                 raise UnsupportedOpError(f"{self._results[i].name}: expected None on a GPU for what all events share")
-        if not any(wanted):
-            return [None] * len(wanted)
-        key = positions, tuple(wanted)
-        if key not in self._gpu_ops:
-            program = compile_vjp(self._function, *key, self._table, most_directions=MOST_DIRECTIONS)
-            is_shared = [*self._is_shared, *[False] * len(positions)]
-            self._gpu_ops[key] = ProgramOp(program, None, is_shared, [False] * len(program.outputs), "any")
-        arrays = [*args, *(output_grads[i] for i in positions)]
-        found = iter(self._gpu_ops[key](arrays, None, None, as_tensors, None) or ())
-        return [next(found) if flag else None for flag in wanted]
+        program = compile_vjp(self._function, positions, wanted, self._table, most_directions=MOST_DIRECTIONS)
+        is_shared = [*self._is_shared, *[False] * len(positions)]
+        is_whole = [*wanted, *[False] * len(positions)]
+        return ProgramOp(program, None, is_shared, [False] * len(program.outputs), "any", is_whole)
 
     def _run_on_cpu(
         self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool]
