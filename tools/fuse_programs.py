@@ -13,13 +13,13 @@ from pathlib import Path
 from madspace import Function, TPropagatorMapping
 from madspace.cpu._programs import op_table
 from madspace.phasespace.compile import compile_graph
-from madspace.phasespace.fused import fused_source
+from madspace.phasespace.fused import fused_defines, fused_source, fused_threads
 from madspace.phasespace.gradients import MOST_DIRECTIONS, compile_vjp
+from madspace.phasespace.program import Program
 
 FOLDER = Path(__file__).resolve().parent.parent / "cuda_src" / "phasespace"
 INCLUDE = '#include "fused_kernel.h"'
-DEFINE = "#define MS_WITH_ADJOINTS\n"
-SPILLS = "// spills-allowed: all values and their slopes along five directions do not fit into registers\n"
+SPILLS = "// spills-allowed: what the way back needs does not fit into the registers of 384 threads\n"
 HEAD = f"""// Fused kernels of programs, printed by tools/fuse_programs.py: do not edit.
 {INCLUDE}
 
@@ -33,31 +33,35 @@ def mapped(n: int) -> tuple[Function, tuple[int, ...]]:
     return mapping.forward_function(), tuple(range(len(mapping.input_types())))
 
 
-# Blocks on a multiprocessor: few registers keep many threads at work, until they do not suffice.
-BLOCKS = {2: 3, 3: 3, 4: 2, 5: 2}
+# Threads on a multiprocessor: few registers keep many of them at work, until they do not suffice.
+THREADS = {2: 768, 3: 768, 4: 512, 5: 512}
 
 
 def sources() -> Iterator[tuple[str, str]]:
     """Yield name and text of each file."""
     table = op_table()
     kernels = []
-    for n, blocks in BLOCKS.items():
+    for n, threads in THREADS.items():
         function, randoms = mapped(n)
         program = compile_graph(function, table)
         shared = [False] * len(program.outputs)
-        kernels += [fused_source(program, shared, drawn, blocks=blocks) for drawn in ((), randoms)]
+        kernels += [fused_source(program, shared, drawn, threads=threads) for drawn in ((), randoms)]
     yield "fused_chains.cu", "\n".join([HEAD, *kernels])
-    yield "fused_gradients.cu", "\n".join([SPILLS + HEAD.replace(INCLUDE, DEFINE + INCLUDE), *_gradients()])
+    programs = list(_gradients())
+    head = SPILLS + HEAD.replace(INCLUDE, fused_defines(programs[0]) + INCLUDE)
+    kernels = [
+        fused_source(program, [False] * len(program.outputs), threads=fused_threads(program)[0]) for program in programs
+    ]
+    yield "fused_gradients.cu", "\n".join([head, *kernels])
 
 
-def _gradients() -> Iterator[str]:
-    """Yield the kernels of the gradients of a map's random numbers: from all results, and from all but the beams."""
+def _gradients() -> Iterator[Program]:
+    """Yield the gradients of a map's random numbers: from all results, and from all but the beams."""
     function, randoms = mapped(3)
     wanted = [i in randoms for i in range(len(function.inputs))]
     for first in (0, 2):
         positions = range(first, len(function.outputs))
-        program = compile_vjp(function, positions, wanted, op_table(), most_directions=MOST_DIRECTIONS)
-        yield fused_source(program, [False] * len(program.outputs), blocks=1)
+        yield compile_vjp(function, positions, wanted, op_table(), most_directions=MOST_DIRECTIONS)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 using namespace madspace;
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
+extern "C" __global__ void __launch_bounds__(256, 3)
     fused_1f3508add9148930(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 272> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
     event.store_four(args.body + 22, s4[4], s4[5], s4[6], s4[7]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
+extern "C" __global__ void __launch_bounds__(256, 3)
     fused_4db67790f8ead70b(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 232> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
     event.store_four(args.body + 16, s4[4], s4[5], s4[6], s4[7]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
+extern "C" __global__ void __launch_bounds__(256, 3)
     fused_dd3d824dc31d59dc(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 400> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
     event.store_four(args.body + 34, s9[4], s9[5], s9[6], s9[7]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
+extern "C" __global__ void __launch_bounds__(256, 3)
     fused_8d589bbc75704ecd(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 304> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
     event.store_four(args.body + 19, s9[4], s9[5], s9[6], s9[7]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 2)
+extern "C" __global__ void __launch_bounds__(256, 2)
     fused_32ffaa22f2021159(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 528> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -148,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 2)
     event.store_four(args.body + 46, s17[4], s17[5], s17[6], s17[7]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 2)
+extern "C" __global__ void __launch_bounds__(256, 2)
     fused_58fed8bfd75624f1(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 368> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -188,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 2)
     event.store_four(args.body + 22, s17[4], s17[5], s17[6], s17[7]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 2)
+extern "C" __global__ void __launch_bounds__(256, 2)
     fused_09c10938824ee1a6(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 656> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -245,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 2)
     event.store_four(args.body + 58, s25[4], s25[5], s25[6], s25[7]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 2)
+extern "C" __global__ void __launch_bounds__(256, 2)
     fused_b370b74be3e86ec0(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 440> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);

@@ -102,6 +102,38 @@ MS_FN Values<double, kOut> run(V... values) {
     }
 }
 
+#ifdef MS_WITH_ADJOINTS
+// A step that goes both ways (two_way.h). kZero: the inputs that are known to be 0, one bit each.
+template <class Op, u64 kZero = 0>
+class Both {
+    using Original = typename Op::Original;
+
+public:
+    template <class... V>
+    MS_FN explicit Both(V... values) {
+        static_assert(sizeof...(V) == Original::kInputs, "a step takes exactly its inputs");
+        const double in[] = {values...};
+        step_.forward(in, results_.item);
+    }
+
+    MS_FN double operator[](int k) const { return results_[k]; }
+
+    // The gradients of some inputs, by their positions, from those of all outputs.
+    template <int... position, class... V>
+    MS_FN Values<double, sizeof...(position)> back(V... values) const {
+        static_assert(sizeof...(V) == Original::kOutputs, "each output has a gradient");
+        const double gradients[] = {values...};
+        double all[Original::kInputs];
+        step_.backward(gradients, all);
+        return {{all[position]...}};
+    }
+
+private:
+    TwoWay<Original, kZero> step_;
+    Values<double, Original::kOutputs> results_;
+};
+#endif
+
 }  // namespace program
 
 MS_END_NAMESPACE

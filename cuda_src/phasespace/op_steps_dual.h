@@ -22,6 +22,7 @@
 #include "madspace/dual_end.h"
 //
 #include "adjoint.h"
+#include "two_way.h"
 
 MS_BEGIN_NAMESPACE
 
@@ -116,6 +117,7 @@ namespace program {
 #define MS_OP(name, n_in, n_out, ...)          \
     struct op_##name {                         \
         using Step = ValueStep<__VA_ARGS__>;   \
+        using Original = __VA_ARGS__;          \
         static constexpr bool kIsList = false; \
     };
 #define MS_LIST_OP(name, ...)                 \

@@ -80,7 +80,7 @@ cdef class EventOp:
         if self.n_inputs_ + self.n_outputs_ > MAX_OPERANDS:
             raise ValueError(f"kernel: expected at most {MAX_OPERANDS} arrays, got {self.n_inputs_ + self.n_outputs_}")
         for i in range(self.n_outputs_):
-            kind.code, kind.shared = CODE_FLOAT, False
+            kind.code, kind.shared, kind.whole = CODE_FLOAT, False, False
             kind.ndim = 0 if i == self.n_outputs_ - 1 else 1
             kind.shape[0] = 4
             kind.count = 4 if kind.ndim else 1

@@ -13,6 +13,7 @@ cdef struct Kind:
     int64_t shape[MAX_NDIM]
     int64_t count                # elements of an event
     bint shared                  # by all events
+    bint whole                   # one for each event, not one for all
 
 
 # Where an array has its bytes: rows of equal width at equal distances, an event each.

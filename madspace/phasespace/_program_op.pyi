@@ -17,6 +17,7 @@ class ProgramOp:
         output_shared: Sequence[bool],
         kernels: str,
         borrows: bool = False,
+        input_whole: Sequence[bool] | None = None,
     ) -> None: ...
     def load(self, n: int, drawn: tuple[int, ...], device: Device, stream: Stream) -> None: ...
     def __call__(

@@ -46,6 +46,8 @@ cdef class ProgramOp:
         comes it is compiled; "compiled" and "interpreted": this alone.
     borrows : bool, optional
         Whether new results come from the allocator of the first array's library, where it has one.
+    input_whole : sequence of bool, optional
+        Which arguments must have as many events as there are in the batch: a gradient that is wanted would be a sum.
     """
 
     cdef readonly tuple input_names
@@ -61,7 +63,7 @@ cdef class ProgramOp:
     cdef Plan shared_                    # None: no result is shared
 
     def __cinit__(self, program, shared_program, input_shared, output_shared, str kernels,
-                  bint borrows=False):
+                  bint borrows=False, input_whole=None):
         cdef Kind kind
         cdef list flags = [bool(flag) for flag in output_shared]
         cdef list places = [i for i, flag in enumerate(output_shared) if flag]
@@ -71,6 +73,8 @@ cdef class ProgramOp:
         self.n_outputs_ = len(self.outputs_.names)
         for argument, flag in zip(program.inputs, input_shared):
             self.kinds_.push_back(kind_of(argument, flag))
+        for i, flag in enumerate(input_whole or ()):
+            self.kinds_[i].whole = flag
         for argument, flag in zip(program.outputs, output_shared):
             kind = kind_of(argument, flag)
             self.outputs_.add(&kind)
@@ -186,7 +190,7 @@ cdef class ProgramOp:
         intake.take(x, array, name, False)
         if not has_type(kind, x):
             raise DTypeError(f"{name}: expected dtype {dtype_name(kind)}, got {describe_dtype(x)}")
-        if kind.shared and x.ndim == kind.ndim:
+        if (kind.shared or kind.whole) and x.ndim == kind.ndim:
             # Without the axis of the batch.
             for k in range(x.ndim, 0, -1):
                 x.shape[k], x.strides[k] = x.shape[k - 1], x.strides[k - 1]
@@ -215,6 +219,10 @@ cdef class ProgramOp:
                 raise ShapeError(f"{self.input_names[i]}: expected {n} events, as {source} has, "
                                  f"got {operands[i].shape[0]}")
             n, source = operands[i].shape[0], self.input_names[i]
+        for i in range(self.n_inputs_):
+            if self.kinds_[i].whole and n != (1 if self.kinds_[i].shared else operands[i].shape[0]):
+                raise UnsupportedOpError(f"{self.input_names[i]}: on a GPU expected {n} numbers where a gradient is "
+                                         "wanted, got 1")
         if n > MAX_BATCH:
             raise ShapeError(f"{source}: expected at most {MAX_BATCH} events in a batch, got {n}")
         return n
@@ -245,7 +253,7 @@ cdef Kind kind_of(argument, bint shared) except *:
     kind.code = CODE_FLOAT if argument.dtype.kind == "f" else CODE_INT
     kind.ndim = len(argument.shape)
     kind.count = 1
-    kind.shared = shared
+    kind.shared, kind.whole = shared, False
     for i in range(kind.ndim):
         kind.shape[i] = argument.shape[i]
         kind.count *= kind.shape[i]

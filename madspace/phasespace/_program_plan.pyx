@@ -170,7 +170,8 @@ cdef class Plan:
         else:
             here.kernel = fused_module(self.program, self.output_shared, self.drawn, device).get(name)
         here.kernel.function_on(device, stream)
-        here.large.block, here.small.block = FUSED_BLOCK, SMALL_BLOCK
+        here.large.block = min(FUSED_BLOCK, here.kernel.attributes(device).max_threads_per_block)
+        here.small.block = SMALL_BLOCK
         here.large.shared = here.small.shared = 0
         return here
 

@@ -44,12 +44,7 @@ def add_gradients(
     UnsupportedOpError
         An op between them has no derivative.
     """
-    active = set(wanted)
-    ops = []
-    for op in code.ops:
-        if not active.isdisjoint(op.inputs):
-            active.update(op.outputs)
-            ops.append(op)
+    ops, active = code.ops_behind(wanted)
     gradients = _Gradients(code, active)
     for scalar, gradient in seeds:
         gradients.add(scalar, gradient)

@@ -19,11 +19,12 @@ class Function(Graph):
     may be.
     """
 
-    __slots__ = ("_runtime",)
+    __slots__ = ("_make_gradients", "_runtime")
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._runtime: FunctionRuntime | None = None
+        self._make_gradients: Any = None
 
     def __call__(
         self,
@@ -66,7 +67,9 @@ class Function(Graph):
     ) -> Any:
         """Return the gradients of the arguments from those of the results, by name; see `FunctionRuntime.vjp`."""
         gradients = self._compiled().vjp(args, output_grads, input_requires_grad)
-        return result_type(tuple(self._inputs.keys()))._make(gradients)
+        if self._make_gradients is None:
+            self._make_gradients = result_type(tuple(self._inputs.keys()))._make
+        return self._make_gradients(gradients)
 
     def _compiled(self) -> FunctionRuntime:
         if self._runtime is None:

@@ -1,16 +1,19 @@
 """Programs as CUDA source: one kernel for one program, its values in registers."""
 
 import hashlib
+import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from madspace.phasespace.columns import Column, Section, columns
+from madspace.phasespace.fused_steps import ONE_PASS, Call, step_lines
 from madspace.phasespace.program import Program
 
-__all__ = ["fused_head", "fused_name", "fused_source", "has_derivatives"]
+__all__ = ["fused_defines", "fused_head", "fused_name", "fused_source", "fused_threads"]
 
 _WORDS = {Section.CONSTANTS: 1, Section.FOUR_INPUTS: 4, Section.FOUR_OUTPUTS: 4, Section.DRAWS: 1}
 _COLUMN_WORDS = 3
+_DERIVATIVES = ("_vjp", "_jvp")
 _TYPES = {
     Section.INPUTS: "double",
     Section.INT_INPUTS: "int",
@@ -45,16 +48,40 @@ def fused_name(program: Program, output_shared: Sequence[bool], drawn: Sequence[
 
 def has_derivatives(program: Program) -> bool:
     """Tell whether a program computes derivatives of its ops."""
-    return any(step.op.endswith(("_vjp", "_jvp")) for step in program.steps)
+    return any(step.op.endswith(_DERIVATIVES) for step in program.steps)
+
+
+def fused_threads(program: Program) -> Sequence[int]:
+    """Return how many threads a multiprocessor may hold, to be tried in turn until the registers suffice.
+
+    Few registers keep many threads at work. Those of derivatives never suffice; where steps go both ways, what lies
+    outside of them is little enough for 384 threads to keep it in the cache.
+    """
+    if not has_derivatives(program):
+        return 768, 512
+    return (384,) if _is_one_pass(program) else (256,)
 
 
 def fused_head(program: Program) -> str:
-    """Return what stands before the kernel of a program: with derivatives all steps are read with dual numbers."""
-    define = "#define MS_WITH_ADJOINTS\n" if has_derivatives(program) else ""
-    return f'{define}#include "phasespace/fused_kernel.h"\nusing namespace madspace;\n'
+    """Return what stands before the kernel of a program."""
+    return f'{fused_defines(program)}#include "phasespace/fused_kernel.h"\nusing namespace madspace;\n'
 
 
-def fused_source(program: Program, output_shared: Sequence[bool], drawn: Sequence[int] = (), *, blocks: int = 3) -> str:
+def fused_defines(program: Program) -> str:
+    """Return the macros for the kernel of a program: with derivatives all steps are read with dual numbers."""
+    if not has_derivatives(program):
+        return ""
+    return "#define MS_WITH_ADJOINTS\n" + "#define MS_TWO_WAY\n" * _is_one_pass(program)
+
+
+def _is_one_pass(program: Program) -> bool:
+    adjoints = [step.op for step in program.steps if step.op.endswith(_DERIVATIVES)]
+    return all(op.removesuffix("_vjp") in ONE_PASS for op in adjoints)
+
+
+def fused_source(
+    program: Program, output_shared: Sequence[bool], drawn: Sequence[int] = (), *, threads: int = 768
+) -> str:
     """Return the kernel of a program, ``extern "C"``, to stand behind ``#include "phasespace/fused_kernel.h"``.
 
     Parameters
@@ -65,21 +92,22 @@ def fused_source(program: Program, output_shared: Sequence[bool], drawn: Sequenc
         Which of its outputs all events share.
     drawn : sequence of int, optional
         The inputs that are random numbers, which the kernel makes itself.
-    blocks : int, optional
-        How many blocks of 256 threads a multiprocessor must hold: 4 leave 64 registers, 3 leave 80, 2 leave 128.
+    threads : int, optional
+        How many threads a multiprocessor must hold: 1024 leave 64 registers, 768 leave 80, 512 leave 128, 384 leave 168
+        (in blocks of 128 instead of 256), 256 leave 255.
     """
     sections = columns(program, output_shared, drawn)
     places = _places(sections)
     values = {i: _literal(number) for i, number in enumerate(program.constants.tolist())}
-    body = []
+    loads, body = {}, []
     for section in (Section.INPUTS, Section.INT_INPUTS, Section.FOUR_INPUTS):
         for column, at in zip(sections[section], places[section], strict=True):
             name = f"in{at}"
             if section is Section.FOUR_INPUTS:
-                body.append(f"const auto {name} = event.load_four(args.body + {at});")
+                loads[name] = f"const auto {name} = event.load_four(args.body + {at});"
                 values.update((register, f"{name}[{c}]") for c, register in enumerate(column.registers))
             else:
-                body.append(f"const double {name} = event.load<{_TYPES[section]}>(args.body + {at});")
+                loads[name] = f"const double {name} = event.load<{_TYPES[section]}>(args.body + {at});"
                 values[column.registers[0]] = name
     for column in sections[Section.DRAWS]:
         body.append(f"const auto random{column.argument} = event.draw({column.argument});")
@@ -87,17 +115,20 @@ def fused_source(program: Program, output_shared: Sequence[bool], drawn: Sequenc
     # A result is stored as soon as its values are there: until then they take registers.
     stores = _stores(program, sections, places)
     body += [store.format(*(values[register] for register in registers)) for registers, store in stores.get(-1, [])]
+    calls, behind = [], []
     for number, step in enumerate(program.steps):
-        arguments = ", ".join(values[register] for register in step.inputs)
-        call = f"program::run<program::op_{step.op}, {len(step.outputs)}>({arguments})"
-        body.append(f"const auto s{number} = {call};")
+        calls.append(Call(step.op, tuple(values[register] for register in step.inputs), len(step.outputs)))
         values.update((register, f"s{number}[{i}]") for i, register in enumerate(step.outputs))
         ready = stores.get(number, [])
-        body += [store.format(*(values[register] for register in registers)) for registers, store in ready]
+        behind.append([store.format(*(values[register] for register in registers)) for registers, store in ready])
+    for lines, more in zip(step_lines(calls), behind, strict=True):
+        body += lines + more
+    body = _with_loads(loads, body, late=has_derivatives(program))
     words = sum(len(sections[s]) * _WORDS.get(s, _COLUMN_WORDS) for s in Section)
     name = fused_name(program, output_shared, drawn)
+    block = 256 if threads % 256 == 0 else 128
     lines = [
-        f'extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, {blocks})',
+        f'extern "C" __global__ void __launch_bounds__({block}, {threads // block})',
         f"    {name}(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + {8 * words}> args) {{",
         "    __shared__ program::Stage stage;",
         "    const program::FusedEvent event(args.head, stage);",
@@ -105,6 +136,20 @@ def fused_source(program: Program, output_shared: Sequence[bool], drawn: Sequenc
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _with_loads(loads: Mapping[str, str], body: Sequence[str], *, late: bool) -> list[str]:
+    """Return the lines with the loads in front, or each where its number is first used: until then it takes registers.
+
+    The earlier the better otherwise: with few registers there are other threads to wait with.
+    """
+    if not late:
+        return [*loads.values(), *body]
+    waiting, lines = dict(loads), []
+    for line in body:
+        lines += [waiting.pop(name) for name in re.findall(r"\bin\d+\b", line) if name in waiting]
+        lines.append(line)
+    return lines
 
 
 def _places(sections: list[list[Column]]) -> dict[Section, list[int]]:

@@ -18,7 +18,7 @@ from madspace.phasespace.graph import Graph
 from madspace.phasespace.host_arrays import HOST_KINDS, as_kind_of, checked, common_batch
 from madspace.phasespace.lowering import lower
 from madspace.phasespace.program import Program, ProgramArgument
-from madspace.phasespace.tangents import add_tangents, has_tangents
+from madspace.phasespace.tangents import add_tangents, has_tangents, is_shorter_backwards
 from madspace.phasespace.types import BatchSize, DataType
 from madspace.phasespace.values import NamedValues, Value
 
@@ -28,7 +28,8 @@ __all__ = ["MOST_DIRECTIONS", "Gradients", "compile_vjp"]
 _Key: TypeAlias = tuple[tuple[int, ...], tuple[bool, ...]]
 
 
-# Forward mode pays on GPUs up to this many numbers: the steps are computed once, and all values stay in registers.
+# Forward mode pays on GPUs up to this many numbers, unless all steps go both ways (fused_steps.py): what is computed
+# with does not depend on the direction.
 MOST_DIRECTIONS = 8
 
 
@@ -54,7 +55,8 @@ def compile_vjp(
         Ops of the executor, with their numbers, inputs and outputs; -1 for lists of any length.
     most_directions : int, optional
         For up to so many numbers the slopes of the results along each of them are computed, by ops ``NAME_jvp`` that
-        only fused kernels have; for more, and where an op lacks them, gradients go back from the results.
+        only fused kernels have; for more, where an op lacks them, and where all steps go both ways in a fused kernel,
+        gradients go back from the results.
 
     Returns
     -------
@@ -79,7 +81,8 @@ def compile_vjp(
     seeds = [pair for pairs in zip(lowered.outputs, gradients, strict=True) for pair in zip(*pairs, strict=True)]
     asked = [argument for argument, flag in zip(arguments, wanted, strict=True) if flag]
     numbers = [x for *_, scalars in asked for x in scalars]
-    if len(numbers) <= most_directions and has_tangents(code, numbers, available):
+    is_forward = len(numbers) <= most_directions and has_tangents(code, numbers, available)
+    if is_forward and not is_shorter_backwards(code, numbers):
         found = add_tangents(code, seeds, numbers)
     else:
         found = add_gradients(code, seeds, set(numbers), available)
@@ -124,8 +127,12 @@ class Gradients:
             _argument(f"output_grads[{i}] ({name})", x) for i, (name, x) in enumerate(zip(names, outputs, strict=True))
         ]
         self._is_shared_result = [value.type.batch_size == BatchSize.one for value in outputs]
+        self._no_globals = (False,) * len(self._global_names)
+        self._all_floats = (*(x.dtype == np.float64 for x in self._arguments[: len(self._names)]), *self._no_globals)
+        self._known_flags: dict[tuple[Any, ...], tuple[bool, ...]] = {}
         self._programs: dict[_Key, tuple[Program, NDArray[np.int32]]] = {}
-        self._gpu_ops: dict[_Key, ProgramOp] = {}
+        # By the results whose gradients are given, and the arguments whose gradients are wanted.
+        self._gpu_ops: dict[tuple[tuple[bool, ...], tuple[bool, ...]], ProgramOp] = {}
         self.borrows = False  # whether new arrays on GPUs come from the allocator of the arguments' library
 
     def wanted(self, input_requires_grad: Sequence[bool]) -> list[bool]:
@@ -171,24 +178,32 @@ class Gradients:
         """Return the gradients of the arguments; of all that are float64 if it is not said of which."""
         n = len(self._names)
         if input_requires_grad is None:
-            input_requires_grad = [argument.dtype == np.float64 for argument in self._arguments[:n]]
-        wanted = [*self.wanted(input_requires_grad)[:n], *[False] * len(self._global_names)]
+            wanted = self._all_floats
+        else:
+            flags = tuple(input_requires_grad)
+            known = self._known_flags.get(flags)
+            if known is None:
+                known = self._known_flags[flags] = (*self.wanted(flags)[:n], *self._no_globals)
+            wanted = known
         return self._run(self._with_globals(args), output_grads, wanted, as_tensors=False)[:n]
 
-    def _with_globals(self, args: Sequence[Any]) -> list[Any]:
+    def _with_globals(self, args: Sequence[Any]) -> Sequence[Any]:
         if len(args) != len(self._names):
             raise ShapeError(f"arguments: expected {len(self._names)} ({', '.join(self._names)}), got {len(args)}")
-        return [*args, *map(self._context.get_global, self._global_names)]
+        if not self._global_names:
+            return args
+        return [*args, *[self._context.get_global(name) for name in self._global_names]]
 
     def _run(
         self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool], *, as_tensors: bool
     ) -> list[Any]:
         """Return the gradients of arguments and globals, as arrays of the kind of the first one."""
-        on_gpu = None
-        if not all(isinstance(x, HOST_KINDS) for x in args):
-            on_gpu = self._run_on_gpu(args, output_grads, wanted, as_tensors)
-        if on_gpu is not None:
-            return on_gpu
+        for x in args:
+            if not isinstance(x, HOST_KINDS):
+                on_gpu = self._run_on_gpu(args, output_grads, wanted, as_tensors)
+                if on_gpu is not None:
+                    return on_gpu
+                break
         found = self._run_on_cpu(args, output_grads, wanted)
         return [None if x is None else asarray(x) if as_tensors else as_kind_of(x, args[0]) for x in found]
 
@@ -196,38 +211,38 @@ class Gradients:
         self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool], as_tensors: bool
     ) -> list[Any] | None:
         """Return the gradients of arguments on a GPU, None where these are on the CPU."""
-        if all(isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in args):
-            return None
-        self._check_count(output_grads)
-        lengths = [_length(argument, x) for argument, x in zip(self._arguments, args, strict=True)]
-        batch = max(lengths)
-        for argument, length, flag in zip(self._arguments, lengths, wanted, strict=True):
-            if flag and length != batch:
-                raise UnsupportedOpError(
-                    f"{argument.name}: on a GPU expected {batch} numbers where a gradient is wanted, got {length}"
-                )
-        positions = tuple(i for i, x in enumerate(output_grads) if x is not None)
+        is_given = tuple([x is not None for x in output_grads])
+        key = is_given, tuple(wanted)
+        op = self._gpu_ops.get(key)
+        if op is None:
+            if _is_on_cpu(args):
+                return None
+            self._check_count(output_grads)
+            if not any(wanted):
+                return [None] * len(wanted)
+            op = self._gpu_ops[key] = self._gpu_op(tuple([i for i, flag in enumerate(is_given) if flag]), key[1])
+        found = op([*args, *[x for x in output_grads if x is not None]], None, None, as_tensors, None)
+        if found is None:
+            if _is_on_cpu(args):
+                return None
+            first = next(x.name for x, y in zip(self._arguments, args, strict=True) if not _is_number(y))
+            raise DeviceMismatchError(f"{first}: expected an array on a GPU, as others are, got one on the CPU")
+        each = iter(found)
+        return [next(each) if flag else None for flag in wanted]
+
+    def _gpu_op(self, positions: tuple[int, ...], wanted: tuple[bool, ...]) -> ProgramOp:
+        """Return what runs on GPUs, or say why there is nothing."""
         for i in positions:
             self._check_type(i)
             if self._is_shared_result[i]:
                 raise UnsupportedOpError(f"{self._results[i].name}: expected None on a GPU for what all events share")
-        if not any(wanted):
-            return [None] * len(wanted)
-        key = positions, tuple(wanted)
-        if key not in self._gpu_ops:
-            program = compile_vjp(self._function, *key, self._table, most_directions=MOST_DIRECTIONS)
-            # What all events share and has a gradient comes repeated: each event has its own.
-            is_shared = [x and not flag for x, flag in zip(self._is_shared, wanted, strict=True)]
-            is_shared += [False] * len(positions)
-            flags = [False] * len(program.outputs)
-            self._gpu_ops[key] = ProgramOp(program, None, is_shared, flags, "any", self.borrows)
-        arrays = [*args, *(output_grads[i] for i in positions)]
-        results = self._gpu_ops[key](arrays, None, None, as_tensors, None)
-        if results is None:
-            first = next(x.name for x, y in zip(self._arguments, args, strict=True) if not _is_number(y))
-            raise DeviceMismatchError(f"{first}: expected an array on a GPU, as others are, got one on the CPU")
-        found = iter(results)
-        return [next(found) if flag else None for flag in wanted]
+        program = compile_vjp(self._function, positions, wanted, self._table, most_directions=MOST_DIRECTIONS)
+        # What all events share and has a gradient comes repeated: each event has its own.
+        is_shared = [x and not flag for x, flag in zip(self._is_shared, wanted, strict=True)]
+        is_shared += [False] * len(positions)
+        is_whole = [*wanted, *[False] * len(positions)]
+        flags = [False] * len(program.outputs)
+        return ProgramOp(program, None, is_shared, flags, "any", self.borrows, is_whole)
 
     def _run_on_cpu(
         self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool]
@@ -299,10 +314,9 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, (float, int, np.generic))
 
 
-def _length(argument: ProgramArgument, array: Any) -> int:
-    """Return the number of events of an array; 1 for one without an axis of the batch."""
-    shape: tuple[int, ...] = getattr(array, "shape", ())
-    return int(shape[0]) if len(shape) > len(argument.shape) else 1
+def _is_on_cpu(arrays: Sequence[Any]) -> bool:
+    """Tell whether no array is on a GPU."""
+    return all(isinstance(x, HOST_KINDS) or asarray(x).device == "cpu" for x in arrays)
 
 
 def _argument(name: str, value: Value) -> ProgramArgument:

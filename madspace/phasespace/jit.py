@@ -16,7 +16,7 @@ from madspace.core.compiler import compile_image, get_include, target_of
 from madspace.core.device import Device
 from madspace.core.module import Module
 from madspace.errors import KernelImageError
-from madspace.phasespace.fused import fused_head, fused_name, fused_source, has_derivatives
+from madspace.phasespace.fused import fused_head, fused_name, fused_source, fused_threads
 from madspace.phasespace.program import Program
 
 __all__ = ["cache_folder", "fused_module", "is_wanted", "shipped_stem"]
@@ -26,8 +26,6 @@ _HEAD = len(_MAGIC) + hashlib.sha256().digest_size
 # Seconds after which a file that is still being written belongs to a process that was killed. If it does not, that
 # process finds its file gone and keeps nothing.
 _STALE = 60.0
-# Blocks on a multiprocessor: few registers keep many threads at work, until they do not suffice. Derivatives need all.
-_BLOCKS = (3, 2, 1)
 
 
 def is_wanted(jit: bool | None) -> bool:
@@ -71,8 +69,8 @@ def fused_module(program: Program, output_shared: Sequence[bool], drawn: Sequenc
         The driver refuses the image.
     """
     name = fused_name(program, output_shared, drawn)
-    for blocks in _BLOCKS[2:] if has_derivatives(program) else _BLOCKS[:2]:
-        text = fused_source(program, output_shared, drawn, blocks=blocks)
+    for threads in fused_threads(program):
+        text = fused_source(program, output_shared, drawn, threads=threads)
         module = Module(_image(fused_head(program) + text, f"{name}.cu", target_of(device)), name=name)
         if module[name].attributes(device).local_bytes == 0:
             break

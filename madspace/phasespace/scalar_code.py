@@ -1,7 +1,7 @@
 """Straight-line code over scalars that are assigned once: what a graph becomes before registers are chosen."""
 
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from madspace.phasespace import arithmetic
@@ -96,6 +96,16 @@ class ScalarCode:
                 return self.constant(result)
         same = arithmetic.same_as(name, numbers)
         return None if same is None else inputs[same]
+
+    def ops_behind(self, scalars: Iterable[int]) -> tuple[list[ScalarOp], set[int]]:
+        """Return the ops that some scalars have an influence on, and all these scalars."""
+        active = set(scalars)
+        ops = []
+        for op in self.ops:
+            if not active.isdisjoint(op.inputs):
+                active.update(op.outputs)
+                ops.append(op)
+        return ops, active
 
     def live_ops(self, results: Sequence[int]) -> list[ScalarOp]:
         """Return the ops that the results need."""

@@ -6,9 +6,10 @@ slopes of its outputs. Griewank and Walther, Evaluating Derivatives (2008), chap
 
 from collections.abc import Mapping, Sequence
 
+from madspace.phasespace.fused_steps import ONE_PASS
 from madspace.phasespace.scalar_code import ScalarCode, ScalarOp
 
-__all__ = ["add_tangents", "has_tangents"]
+__all__ = ["add_tangents", "has_tangents", "is_shorter_backwards"]
 
 # Besides those that have adjoints.
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "sqrt", "square", "reduce_sum", "reduce_product"})
@@ -26,13 +27,22 @@ def has_tangents(code: ScalarCode, wanted: Sequence[int], available: Mapping[str
     available : mapping
         Ops of the executor; those with adjoints have slopes.
     """
-    active = set(wanted)
-    for op in code.ops:
-        if not active.isdisjoint(op.inputs):
-            active.update(op.outputs)
-            if op.name not in _ARITHMETIC and f"{op.name}_vjp" not in available:
-                return False
-    return True
+    ops, _ = code.ops_behind(wanted)
+    return all(op.name in _ARITHMETIC or f"{op.name}_vjp" in available for op in ops)
+
+
+def is_shorter_backwards(code: ScalarCode, wanted: Sequence[int]) -> bool:
+    """Tell whether gradients of more than one number take fewer operations from the results back: one pass.
+
+    Parameters
+    ----------
+    code : ScalarCode
+        What computes the results.
+    wanted : sequence of int
+        The scalars whose gradients are asked for.
+    """
+    ops, _ = code.ops_behind(wanted)
+    return all(op.name in _ARITHMETIC or op.name in ONE_PASS for op in ops)
 
 
 def add_tangents(code: ScalarCode, seeds: Sequence[tuple[int, int]], wanted: Sequence[int]) -> Mapping[int, int]:

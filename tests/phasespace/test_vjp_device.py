@@ -10,6 +10,7 @@ from madspace import TPropagatorMapping, batch_float, batch_float_array, batch_i
 from madspace.cpu import _programs
 from madspace.phasespace import jit
 from madspace.phasespace.fused import fused_source
+from madspace.phasespace.fused_steps import TWO_WAY
 from madspace.phasespace.gradients import MOST_DIRECTIONS, compile_vjp
 
 F = batch_float
@@ -64,6 +65,52 @@ def test_gradients_of_a_chain(vjp, order, floor):
     same(vjp(function, arguments, gradients, wanted), function.vjp(arguments, gradients, wanted))
 
 
+@pytest.mark.parametrize(
+    ("order", "power"), [([1, 0], 0.8), ([0, 1], 0.0), ([0, 1], 1.0), ([2, 0, 1], 0.6)], ids=["0.8", "0", "1", "0.6"]
+)
+def test_gradients_by_steps_that_go_both_ways(vjp, order, power):
+    """All gradients in one pass, those of the masses too; the CPU has them by dual numbers."""
+    n, size = len(order) + 1, 70
+    mapping = TPropagatorMapping(order, power)
+    rng = np.random.default_rng(6)
+    r = 0.01 + 0.98 * rng.random((mapping.random_dim(), size))
+    arguments = [*r, 500 + 100 * rng.random(size), *(40 * rng.random((n, size)))]
+    function = mapping.forward_function()
+    results = function(*arguments)
+    gradients = [*(rng.normal(size=x.shape) for x in results[:-1]), 1 / results.det]
+    wanted = [True] * len(arguments)
+    same(vjp(function, arguments, gradients, wanted), function.vjp(arguments, gradients, wanted))
+
+
+@pytest.mark.parametrize("light", [False, True])
+def test_gradients_at_the_edges(vjp, light):
+    """Where the CPU has a number there is one, the same."""
+    mapping, size = TPropagatorMapping([0, 2, 1], 0.8), 1024
+    rng = np.random.default_rng(7)
+    edges = np.array([0.0, 1e-12, 0.3, 0.5, 1 - 1e-9, np.nextafter(1, 0), 1.0, -0.1, 1.1, np.nan, np.inf])
+    r = np.where(rng.random((8, size)) < 0.3, rng.choice(edges, (8, size)), rng.random((8, size)))
+    if not light:  # the gradients of light recoils are but rounding, here and there
+        r[:2] = np.where(r[:2] > 1e-4, r[:2], 1e-4)
+    masses = rng.choice([0.0, 1e-6, 80.0, 173.0, -1.0, np.nan], (4, size), p=[0.3, 0.2, 0.2, 0.2, 0.05, 0.05])
+    energy = np.where(rng.random(size) < 0.3, masses.sum(axis=0), 1000.0)
+    function = mapping.forward_function()
+    arguments = [*r, energy, *masses]
+    gradients = [None, None, *(rng.normal(size=(size, 4)) for _ in range(4)), rng.normal(size=size)]
+    wanted = [True] * 8 + [False] * 5
+    expected = function.vjp(arguments, gradients, wanted)
+    for x, y in zip(vjp(function, arguments, gradients, wanted)[:8], expected[:8], strict=True):
+        known = np.isfinite(y)
+        assert np.mean(known) > 0.8
+        assert np.isfinite(x[known]).all()
+        if not light:
+            np.testing.assert_allclose(x[known], y[known], rtol=1e-6, atol=1e-6)
+
+
+def test_inputs_of_steps_that_go_both_ways():
+    table = _programs.op_table()
+    assert {name: table[name][1] for name in TWO_WAY} == TWO_WAY
+
+
 def test_gradients_of_lists_and_choices(vjp):
     function = function_of(
         [batch_float_array(5), F, batch_int],
@@ -95,6 +142,22 @@ def test_sums_over_the_events_are_refused():
     function = function_of([F, F], lambda b, x, y: [b.mul(x, y)])
     with pytest.raises(madspace.UnsupportedOpError, match="x1: on a GPU expected 3 numbers where a gradient is wanted"):
         function.vjp(arguments, put([np.ones(3)]))
+    (number,) = arguments[1:]
+    with pytest.raises(madspace.UnsupportedOpError, match="x0: on a GPU expected 3 numbers where a gradient is wanted"):
+        function.vjp([number, arguments[0]], put([np.ones(3)]))
+
+
+def test_the_count_and_the_place_of_gradients(vjp):
+    """Checked at every call, whatever calls there were before."""
+    function = function_of([F, F], lambda b, x, y: [b.mul(x, y), x])
+    arguments, gradients = [np.ones(3), np.ones(3)], [np.ones(3), None]
+    same(vjp(function, arguments, gradients, [True, True]), [np.ones(3), np.ones(3)])
+    with pytest.raises(madspace.ShapeError, match="output_grads: expected 2"):
+        function.vjp(put(arguments), put([np.ones(3)]))
+    with pytest.raises(madspace.DeviceMismatchError, match="grad_y0"):
+        function.vjp(put(arguments), gradients)
+    same(function.vjp(arguments, gradients), [np.ones(3), np.ones(3)])
+    same(function.vjp([madspace.asarray(x) for x in arguments], gradients), [np.ones(3), np.ones(3)])
 
 
 def test_a_step_without_a_derivative_raises():

@@ -97,7 +97,7 @@ def register_fused(fake, source: str) -> None:
     """
     names = re.findall(r"\bfused_[0-9a-f]{16}\b", source)
     twins = "".join(FUSED_TWIN.replace("NAME", name) for name in names)
-    define = "#define MS_WITH_ADJOINTS\n" if re.search(r"_(jvp|vjp)\b", source) else ""
+    define = "#define MS_WITH_ADJOINTS\n" if re.search(r"_(jvp|vjp)\b|\bBoth\b", source) else ""
     library = load("phasespace", define + FUSED_HEAD + source + twins)
     for name in names:
         fake.register(name, ctypes.cast(library[f"twin_{name}"], ctypes.c_void_p).value)

@@ -32,6 +32,18 @@ MS_FN double root(double x) {
 #endif
 }
 
+// 1/root(x) within two units in the last place, and 0 where root(x) is.
+MS_FN double inverse_root(double x) {
+#if MS_GPU
+    const double y = root_seed(x);
+    const double e = __fma_rn(-(x * y), y, 1.0);
+    const double result = __fma_rn(y * e, __fma_rn(0.375, e, 0.5), y);
+    return x > 1e-300 ? result : 0.0;
+#else
+    return x > 0.0 ? 1.0 / __builtin_sqrt(x) : 0.0;
+#endif
+}
+
 // Correctly rounded square root; NaN below 0.
 MS_FN double exact_root(double x) {
 #if MS_GPU

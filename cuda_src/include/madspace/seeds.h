@@ -6,9 +6,10 @@
 #if MS_GPU
 MS_BEGIN_NAMESPACE
 
-#ifdef MS_WITH_ADJOINTS
+#if defined(MS_WITH_ADJOINTS) && !defined(MS_TWO_WAY)
 // The compiler takes two pieces of assembly for different things, and with them all that is computed from them. Where
-// steps are computed once per direction it must see that the values are the same; the second one has more digits.
+// steps are computed once per direction it must see that the values are the same; the second one has more digits, and
+// takes more time.
 MS_FN double reciprocal_seed(double x) { return __nvvm_rcp_approx_ftz_d(x); }
 MS_FN double root_seed(double x) { return __nvvm_rsqrt_approx_d(x); }
 #else
