@@ -85,8 +85,7 @@ def _function_module() -> Any:
             super().__init__()
             context = default_context() if context is None else context
             self.runtime = FunctionRuntime(function, context)
-            # Autograd tells torch's allocator, and none else, on which streams it uses what a backward pass returns.
-            self.runtime._borrow()
+            self.runtime._allocate_by(_empty)
             self._context = context
             self._global_names = [name for name, _ in function.globals]
             values = [*function.inputs, *(value for _, value in function.globals)]
@@ -122,6 +121,10 @@ def _function_module() -> Any:
             else:
                 results = tuple(map(_as_torch, self.runtime.arrays([x.detach() for x in args])))
             return results[0] if len(results) == 1 else results
+
+    def _empty(shape: tuple[int, ...], is_float: bool, device: int) -> torch.Tensor:
+        """Return memory of torch, whose allocator autograd tells on which streams it is used; no other listens."""
+        return torch.empty(shape, dtype=torch.float64 if is_float else torch.int32, device=f"cuda:{device}")
 
     def _as_torch(x: Any) -> torch.Tensor:
         """Return a result, which is of another library only where there is no argument, as a tensor."""

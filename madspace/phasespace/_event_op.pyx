@@ -149,7 +149,7 @@ cdef class EventOp:
         results = self.outputs_.check(intake, operands, n, results)
         if n > 0 and intake.device is not None:
             kernel = self.kernel_for(intake.device, intake.stream)      # before anything is made
-        missing = self.outputs_.make(intake, operands, n, results, first, False)
+        missing = self.outputs_.make(intake, operands, n, results, first, None)
         self.lay_out(operands, args, n)
         if n > 0:
             self.run(kernel, intake, n, args)

@@ -177,18 +177,18 @@ cdef class Outputs:
                              f"{<uintptr_t>x.data:#x} and events {itemsize * x.strides[0]} bytes apart")
         return 0
 
-    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, bint borrows):
+    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, object allocate):
         cdef list missing = [i for i in range(<int>self.kinds_.size()) if results[i] is None]
         if not missing:
             return missing
         # Graphs of ours keep memory that is ours; what a library frees is lent to others while a graph still writes it.
-        if borrows and intake.device is not None and recording_of(intake.stream) is None:
-            if self.make_elsewhere(intake, operands, n, results, missing, first):
-                return missing
+        if allocate is not None and intake.device is not None and recording_of(intake.stream) is None:
+            self.make_elsewhere(intake, operands, n, results, missing, first, allocate)
+            return missing
         try:
             self.make_here(intake, operands, n, results, missing)
         except CaptureError:        # of another library, whose allocator may know what to do
-            if not self.make_elsewhere(intake, operands, n, results, missing, first):
+            if not self.make_elsewhere(intake, operands, n, results, missing, first, None):
                 raise
         return missing
 
@@ -227,8 +227,8 @@ cdef class Outputs:
         return 0
 
     cdef bint make_elsewhere(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
-                             object first) except -1:
-        """Let the library of the first array make results; False where it cannot."""
+                             object first, object allocate) except -1:
+        """Have results made, by the library of the first array if nothing else is given; False where it cannot."""
         cdef int64_t shape[MAX_NDIM]
         cdef Kind* kind
         cdef Operand* x
@@ -238,8 +238,12 @@ cdef class Outputs:
             shape[0] = 1 if kind.shared else n
             for k in range(kind.ndim):
                 shape[1 + k] = kind.shape[k]
-            results[i] = framework_array(intake, first, <unsigned char>kind.code,
-                                         <unsigned char>(8 * itemsize_of(kind)), kind.ndim + 1, shape)
+            if allocate is not None:
+                extents = tuple([shape[k] for k in range(kind.ndim + 1)])
+                results[i] = allocate(extents, kind.code == CODE_FLOAT, intake.device_id)
+            else:
+                results[i] = framework_array(intake, first, <unsigned char>kind.code,
+                                             <unsigned char>(8 * itemsize_of(kind)), kind.ndim + 1, shape)
             if results[i] is None:
                 return False
             intake.take(x, results[i], self.labels_[i], True)

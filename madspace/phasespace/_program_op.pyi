@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from madspace.core.device import Device
@@ -16,7 +16,7 @@ class ProgramOp:
         input_shared: Sequence[bool],
         output_shared: Sequence[bool],
         kernels: str,
-        borrows: bool = False,
+        allocate: Callable[[tuple[int, ...], bool, int], Any] | None = None,
         input_whole: Sequence[bool] | None = None,
     ) -> None: ...
     def load(self, n: int, drawn: tuple[int, ...], device: Device, stream: Stream) -> None: ...

@@ -44,8 +44,8 @@ cdef class ProgramOp:
     kernels : str
         "shipped": a fused kernel if one comes with the package, else the interpreter; "any": as well, but where none
         comes it is compiled; "compiled" and "interpreted": this alone.
-    borrows : bool, optional
-        Whether new results come from the allocator of the first array's library, where it has one.
+    allocate : callable, optional
+        Makes new results on devices, given shape, whether it is float64 or int32, and the number of the device.
     input_whole : sequence of bool, optional
         Which arguments must have as many events as there are in the batch: a gradient that is wanted would be a sum.
     """
@@ -58,12 +58,12 @@ cdef class ProgramOp:
     cdef object program_
     cdef list output_shared_
     cdef str kernels_
-    cdef bint borrows_
+    cdef object allocate_
     cdef dict plans_                     # of the whole function, by the inputs that are drawn
     cdef Plan shared_                    # None: no result is shared
 
     def __cinit__(self, program, shared_program, input_shared, output_shared, str kernels,
-                  bint borrows=False, input_whole=None):
+                  allocate=None, input_whole=None):
         cdef Kind kind
         cdef list flags = [bool(flag) for flag in output_shared]
         cdef list places = [i for i, flag in enumerate(output_shared) if flag]
@@ -80,7 +80,7 @@ cdef class ProgramOp:
             self.outputs_.add(&kind)
         n = self.n_inputs_
         self.program_, self.output_shared_, self.kernels_ = program, flags, kernels
-        self.borrows_ = borrows
+        self.allocate_ = allocate
         self.plans_ = {}
         if shared_program is not None:
             self.shared_ = Plan(shared_program, [True] * len(places), [n + i for i in places], (), kernels)
@@ -135,7 +135,7 @@ cdef class ProgramOp:
         plan = self.plan_for(n, drawn)
         if plan is not None:
             here = plan.on_device(intake.device, intake.stream)      # before anything is made
-        missing = self.outputs_.make(intake, operands.data(), n, results, first, self.borrows_)
+        missing = self.outputs_.make(intake, operands.data(), n, results, first, self.allocate_)
         if here is not None:
             self.run(here, intake, operands.data(), max(n, 1), seed, offset)
         self.outputs_.give(intake, results, missing, first, as_tensors)

@@ -1,6 +1,6 @@
 """Gradients of functions: one program for the results' part of the way there and all of the way back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,8 +22,10 @@ from madspace.phasespace.tangents import add_tangents, has_tangents, is_shorter_
 from madspace.phasespace.types import BatchSize, DataType
 from madspace.phasespace.values import NamedValues, Value
 
-__all__ = ["MOST_DIRECTIONS", "Gradients", "compile_vjp"]
+__all__ = ["MOST_DIRECTIONS", "Allocate", "Gradients", "compile_vjp"]
 
+# Makes an array, of float64 or else of int32: shape, whether it is float64, number of the device.
+Allocate: TypeAlias = Callable[[tuple[int, ...], bool, int], Any]
 # The results that have gradients, and whether that of each argument or global is wanted.
 _Key: TypeAlias = tuple[tuple[int, ...], tuple[bool, ...]]
 
@@ -133,7 +135,7 @@ class Gradients:
         self._programs: dict[_Key, tuple[Program, NDArray[np.int32]]] = {}
         # By the results whose gradients are given, and the arguments whose gradients are wanted.
         self._gpu_ops: dict[tuple[tuple[bool, ...], tuple[bool, ...]], ProgramOp] = {}
-        self.borrows = False  # whether new arrays on GPUs come from the allocator of the arguments' library
+        self.allocate: Allocate | None = None  # makes new arrays on GPUs
 
     def wanted(self, input_requires_grad: Sequence[bool]) -> list[bool]:
         """Check for which arguments gradients are wanted; the flags of the globals come behind."""
@@ -242,7 +244,7 @@ class Gradients:
         is_shared += [False] * len(positions)
         is_whole = [*wanted, *[False] * len(positions)]
         flags = [False] * len(program.outputs)
-        return ProgramOp(program, None, is_shared, flags, "any", self.borrows, is_whole)
+        return ProgramOp(program, None, is_shared, flags, "any", self.allocate, is_whole)
 
     def _run_on_cpu(
         self, args: Sequence[Any], output_grads: Sequence[Any], wanted: Sequence[bool]

@@ -18,7 +18,7 @@ from madspace.phasespace.columns import draws
 from madspace.phasespace.compile import compile_graph
 from madspace.phasespace.context import Context, default_context
 from madspace.phasespace.draws import check_draw
-from madspace.phasespace.gradients import Gradients
+from madspace.phasespace.gradients import Allocate, Gradients
 from madspace.phasespace.graph import Graph
 from madspace.phasespace.host_arrays import (
     HOST_KINDS,
@@ -317,12 +317,9 @@ class FunctionRuntime:
         """
         return release_inputs(wait=wait)
 
-    def _borrow(self) -> None:
-        """Let new arrays on GPUs come from the allocator of the arguments' library, from the first call on.
-
-        It knows on which of its streams they are used, which nobody tells about memory that is not its own.
-        """
-        self._gradients.borrows = True
+    def _allocate_by(self, allocate: Allocate) -> None:
+        """Have new arrays on GPUs made by a function, from the first call on, but in captures of madspace."""
+        self._gradients.allocate = allocate
 
     def _arrays_with_grad(
         self, args: Sequence[Any], input_requires_grad: Sequence[bool]
@@ -404,7 +401,7 @@ class FunctionRuntime:
         shared = self._parts[0].program if self._parts[0].is_shared else None
         is_shared = [*self._is_shared, *[True] * len(self._global_names)]
         self._gpu = ProgramOp(
-            program, shared, is_shared, self._is_shared_result, self._kernels, self._gradients.borrows
+            program, shared, is_shared, self._is_shared_result, self._kernels, self._gradients.allocate
         )
         return self._gpu
 
