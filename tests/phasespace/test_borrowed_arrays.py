@@ -1,0 +1,229 @@
+"""Arrays of other packages in calls of ops: read where they are, ordered once for all, taken over where they must be."""
+
+import contextlib
+import sys
+import types
+
+import numpy as np
+import pytest
+from frameworks import framework
+
+import madspace
+from madspace import Stream, TPropagatorMapping
+
+pytestmark = pytest.mark.fake
+
+
+@pytest.fixture
+def mapping(device, fused_kernels):
+    return TPropagatorMapping([0, 1], 0.8)
+
+
+def inputs(stream, n=10):
+    rng = np.random.default_rng(1)
+    host = [*rng.random((5, n)), np.full(n, 500.0), np.full(n, 80.0), np.full(n, 5.0), np.zeros(n)]
+    return host, [madspace.asarray(x, device="cuda", stream=stream) for x in host]
+
+
+def same(results, host, mapping):
+    for x, y in zip(results, mapping.map_forward(host), strict=True):
+        np.testing.assert_array_equal(np.asarray(madspace.from_dlpack(x).numpy()), y)
+
+
+def calls_of(fake, call):
+    """Return what a call does in the driver, contexts and questions apart."""
+    fake.clear_log()
+    call()
+    return [x for x in fake.names() if "Ctx" not in x and "IsCapturing" not in x and "CaptureInfo" not in x]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_one_order_before_and_one_behind(device, fake, mapping, elsewhere):
+    theirs, ours = Stream(device), Stream(device)
+    array, _ = framework(current={"stream": theirs.handle})
+    host, tensors = inputs(theirs)
+    arrays = [array(x) for x in tensors]
+    call_stream = ours if elsewhere else theirs
+    out = list(mapping.map_forward(tensors, stream=call_stream))
+    mapping.map_forward(arrays, out=out, stream=call_stream)
+    array.current["exports"] = 0
+    done = calls_of(fake, lambda: mapping.map_forward(arrays, out=out, stream=call_stream))
+    order = ["cuEventRecord", "cuStreamWaitEvent"] if elsewhere else []
+    assert done == [*order, "cuLaunchKernel", *order]
+    assert array.current["exports"] == 0
+    same(out, host, mapping)
+
+
+def test_the_current_stream_is_the_works(device, fake, mapping):
+    theirs = Stream(device)
+    array, _ = framework(current={"stream": theirs.handle})
+    _, tensors = inputs(theirs)
+    arrays = [array(x) for x in tensors]
+    out = list(mapping.map_forward(tensors, stream=theirs))
+    assert calls_of(fake, lambda: mapping.map_forward(arrays, out=out)) == ["cuLaunchKernel"]
+
+
+def test_outputs_of_a_table_are_taken_over(device, mapping):
+    """What a table lends may be read-only, which only taking over tells."""
+    stream = Stream(device)
+    array, _ = framework(current={"stream": stream.handle})
+    host, tensors = inputs(stream)
+    out = list(mapping.map_forward(tensors, stream=stream))
+    given = [array(x) for x in out]
+    array.current["exports"] = 0
+    results = mapping.map_forward([array(x) for x in tensors], out=given, stream=stream)
+    assert array.current["exports"] == len(given)
+    assert all(x is y for x, y in zip(results, given, strict=True))
+    same(out, host, mapping)
+
+
+def test_frameworks_on_two_streams(device, fake, mapping):
+    """One is read where it is, the others are ordered by themselves."""
+    streams = [Stream(device) for _ in range(3)]
+    kinds = [framework(current={"stream": x.handle})[0] for x in streams[:2]]
+    host, tensors = inputs(streams[2])
+    device.synchronize()
+    arrays = [kinds[i % 2](x) for i, x in enumerate(tensors)]
+    same(mapping.map_forward(arrays, stream=streams[2]), host, mapping)
+    assert kinds[0].current.get("exports", 0) == 0
+    assert kinds[1].current["exports"] == 4
+
+
+def test_a_capture_keeps_what_it_reads(device, mapping):
+    stream = Stream(device)
+    array, _ = framework(current={"stream": stream.handle})
+    host, tensors = inputs(stream)
+    out = list(mapping.map_forward(tensors, stream=stream))
+    arrays = [array(x) for x in tensors]
+    mapping.map_forward(arrays, out=out, stream=stream)
+    array.current["exports"] = 0
+    with madspace.capture(stream) as graph:
+        mapping.map_forward(arrays, out=out, stream=stream)
+    assert array.current["exports"] == len(arrays)
+    del arrays, tensors
+    for x in out:
+        x.fill(0.0, stream=stream)
+    graph.instantiate().launch(stream)
+    same(out, host, mapping)
+
+
+# ---- CuPy ----
+
+
+class CupyArray:
+    """What CuPy's arrays tell, over a Tensor."""
+
+    def __init__(self, tensor, dtype=None):
+        self.tensor, self.dtype = tensor, np.dtype(dtype or tensor.dtype)
+        self.shape, self.strides = tensor.shape, tuple(8 * x for x in tensor.strides)
+        self.data = types.SimpleNamespace(ptr=tensor.ptr, device_id=tensor.device.id)
+
+    def __dlpack_device__(self):
+        return (2, self.data.device_id)
+
+    def __dlpack__(self, *, stream=None, max_version=None, **_):
+        assert type(self).may_export, "taken over"
+        return self.tensor.__dlpack__(stream=stream, max_version=max_version)
+
+    may_export = False
+
+
+@pytest.fixture
+def cupy(monkeypatch, device):
+    """Return a module that stands for CuPy; its arrays are on the stream ``cupy.stream``."""
+    module = types.ModuleType("cupy")
+    module.stream = Stream(device)
+    told = []
+
+    def get_current_stream(number=-1):
+        told.append(number)
+        return types.SimpleNamespace(ptr=module.stream.handle)
+
+    module.cuda = types.SimpleNamespace(get_current_stream=get_current_stream)
+    module.ndarray = type("ndarray", (CupyArray,), {"__module__": "cupy"})
+    module.from_dlpack = lambda x: module.ndarray(madspace.from_dlpack(x))
+    module.told = told
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
+def test_cupy(device, fake, mapping, cupy):
+    host, tensors = inputs(cupy.stream)
+    out = list(mapping.map_forward(tensors, stream=cupy.stream))
+    arrays, given = [cupy.ndarray(x) for x in tensors], [cupy.ndarray(x) for x in out]
+    results = mapping.map_forward(arrays, out=given)
+    assert all(x is y for x, y in zip(results, given, strict=True))
+    same(out, host, mapping)
+    cupy.told.clear()
+    assert calls_of(fake, lambda: mapping.map_forward(arrays, out=given)) == ["cuLaunchKernel"]
+    assert cupy.told == [device.id]
+    order = ["cuEventRecord", "cuStreamWaitEvent"]
+    other = Stream(device)
+    assert calls_of(fake, lambda: mapping.map_forward(arrays, out=given, stream=other)) == [
+        *order, "cuLaunchKernel", *order,
+    ]  # fmt: skip
+
+
+def test_views_of_cupy(mapping, cupy):
+    host, tensors = inputs(cupy.stream)
+    backwards = [cupy.ndarray(x[::-1]) for x in tensors]
+    found = mapping.map_forward(backwards)
+    same([x.tensor for x in found], [x[::-1] for x in host], mapping)
+    one = [cupy.ndarray(x[:1]) if i > 4 else cupy.ndarray(x) for i, x in enumerate(tensors)]
+    same([x.tensor for x in mapping.map_forward(one)], host, mapping)
+    nothing = mapping.map_forward([cupy.ndarray(x[:0]) for x in tensors])
+    assert [x.shape for x in nothing] == [(0, 4)] * 5 + [(0,)]
+
+
+def test_what_cupy_must_not_give(mapping, cupy):
+    _, tensors = inputs(cupy.stream)
+    arrays = [cupy.ndarray(x) for x in tensors]
+    with pytest.raises(madspace.DTypeError, match="random2: expected dtype float64, got int64"):
+        mapping.map_forward([*arrays[:2], cupy.ndarray(tensors[2], np.int64), *arrays[3:]])
+    arrays[1].shape, arrays[1].strides = (5, 2), (16, 8)
+    with pytest.raises(madspace.ShapeError, match=r"random1: expected shape \(batch,\), got \(5, 2\)"):
+        mapping.map_forward(arrays)
+
+
+# ---- calls that are known ----
+
+
+def test_known_calls_are_the_same_calls(device, fake, mapping):
+    stream = Stream(device)
+    host, tensors = inputs(stream)
+    other_host = [*(x[::-1].copy() for x in host[:5]), *host[5:]]
+    others = [madspace.asarray(x, device="cuda", stream=stream) for x in other_host]
+    out = list(mapping.map_forward(tensors, stream=stream))
+    for given, wanted in ((tensors, host), (others, other_host), (tensors, host), (others, other_host)):
+        mapping.map_forward(given, out=out, stream=stream)
+        same(out, wanted, mapping)
+    exchanged = [out[1], out[0], *out[2:]]
+    mapping.map_forward(tensors, out=exchanged, stream=stream)
+    same(exchanged, host, mapping)
+    with pytest.raises(ValueError, match="shared with"):
+        mapping.map_forward(tensors, out=[out[0], out[0], *out[2:]], stream=stream)
+
+
+def test_a_known_call_still_comes_behind_others(device, fake, mapping):
+    first, second = Stream(device), Stream(device)
+    host, tensors = inputs(first)
+    out = list(mapping.map_forward(tensors, stream=first))
+    mapping.map_forward(tensors, out=out, stream=first)
+    done = calls_of(fake, lambda: mapping.map_forward(tensors, out=out, stream=second))
+    assert "cuStreamWaitEvent" in done[: done.index("cuLaunchKernel")]
+    done = calls_of(fake, lambda: mapping.map_forward(tensors, out=out, stream=first))
+    assert "cuStreamWaitEvent" in done[: done.index("cuLaunchKernel")]
+    same(out, host, mapping)
+
+
+def test_a_failed_launch_leaves_the_arrays_as_they_were(device, fake, mapping):
+    theirs, ours = Stream(device), Stream(device)
+    array, _ = framework(current={"stream": theirs.handle})
+    host, tensors = inputs(theirs)
+    arrays = [array(x) for x in tensors]
+    out = list(mapping.map_forward(tensors, stream=ours))
+    fake.fail("cuLaunchKernel")
+    with contextlib.suppress(madspace.MadspaceError):
+        mapping.map_forward(arrays, out=out, stream=ours)
+    mapping.map_forward(arrays, out=out, stream=ours)
+    same(out, host, mapping)
