@@ -63,8 +63,8 @@ def _function_module() -> Any:
         It runs where its tensors are, on a GPU on torch's current stream, and the backward pass on that of the forward
         one. There the kernel of the gradients is compiled at its first use (NVRTC has to be installed), so run both
         once before ``with torch.cuda.graph(..)``, which takes both. Results and gradients are of torch's allocator, so
-        that ``record_stream`` counts, but in a capture of madspace, whose graph keeps them. A global's gradient there is
-        the sum of one of each event, and takes memory for all of those.
+        that ``record_stream`` counts, but in a capture of madspace, whose graph keeps them. A global's gradient there
+        is the sum of one of each event, and takes memory for all of those.
         A step without a derivative between a result and what wants a gradient raises UnsupportedOpError in the backward
         pass.
 

@@ -24,8 +24,9 @@ struct Ring {
         n_consumers = consumers;
     }
 
-    // Every lane arrives for itself, a warp at a place that is full and all consumers at one that is empty: an arrival of
-    // one lane behind __syncwarp would do, but racecheck (13.0) does not see that it is ordered with the others' work.
+    // Every lane arrives for itself, a warp at a place that is full and all consumers at one that is empty: an arrival
+    // of one lane behind __syncwarp would do, but racecheck (13.0) does not see that it is ordered with the others'
+    // work.
     MS_FN void init() const {
         for (int i = 0; i < n_slots; ++i) {
             barrier_init(full(i), 32);

@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--peers", metavar="NAME,...", help="libraries to measure where installed: all, none with --quick"
     )
     others.add_argument(
-        "--kinds", metavar="NAME,...", help="of arrays: own, torch, cupy; all that are installed, own alone with --quick"
+        "--kinds",
+        metavar="NAME,...",
+        help="of arrays: own, torch, cupy; those that are installed, own with --quick",
     )
     others.add_argument("--upstream-python", metavar="PATH", help="interpreter with PyPI's madspace 0.2.1 (phasespace)")
     single = parser.add_argument_group("kda and workspace")

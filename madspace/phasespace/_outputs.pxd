@@ -42,12 +42,12 @@ cdef class Outputs:
     # made. Inputs without an address have no memory.
     cdef list check(self, Intake intake, Operand* operands, int64_t n, object out)
     cdef int check_one(self, int i, Operand* x, int64_t length, bint on_gpu) except -1
-    # Makes what is missing in the list, and returns which those are. allocate(shape, is_float, device_id), if it is given,
+    # Makes what is missing in the list, and returns which those are. maker(shape, is_float, device_id), if it is given,
     # makes arrays on devices; first: the first input, whose library makes them in a capture of its own.
-    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, object allocate)
+    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, object maker)
     cdef int make_here(self, Intake intake, Operand* operands, int64_t n, list results, list missing) except -1
     cdef bint make_elsewhere(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
-                             object first, object allocate) except -1
+                             object first, object maker) except -1
     # Gives what was made the type of `first`, or makes Tensors of it: after the launch, since a framework that takes a
     # result over orders itself behind what is queued by then.
     cdef int give(self, Intake intake, list results, list missing, object first, bint as_tensors) except -1

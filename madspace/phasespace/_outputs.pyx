@@ -177,13 +177,13 @@ cdef class Outputs:
                              f"{<uintptr_t>x.data:#x} and events {itemsize * x.strides[0]} bytes apart")
         return 0
 
-    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, object allocate):
+    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, object maker):
         cdef list missing = [i for i in range(<int>self.kinds_.size()) if results[i] is None]
         if not missing:
             return missing
         # Graphs of ours keep memory that is ours; what a library frees is lent to others while a graph still writes it.
-        if allocate is not None and intake.device is not None and recording_of(intake.stream) is None:
-            self.make_elsewhere(intake, operands, n, results, missing, first, allocate)
+        if maker is not None and intake.device is not None and recording_of(intake.stream) is None:
+            self.make_elsewhere(intake, operands, n, results, missing, first, maker)
             return missing
         try:
             self.make_here(intake, operands, n, results, missing)
@@ -227,7 +227,7 @@ cdef class Outputs:
         return 0
 
     cdef bint make_elsewhere(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
-                             object first, object allocate) except -1:
+                             object first, object maker) except -1:
         """Have results made, by the library of the first array if nothing else is given; False where it cannot."""
         cdef int64_t shape[MAX_NDIM]
         cdef Kind* kind
@@ -238,9 +238,9 @@ cdef class Outputs:
             shape[0] = 1 if kind.shared else n
             for k in range(kind.ndim):
                 shape[1 + k] = kind.shape[k]
-            if allocate is not None:
+            if maker is not None:
                 extents = tuple([shape[k] for k in range(kind.ndim + 1)])
-                results[i] = allocate(extents, kind.code == CODE_FLOAT, intake.device_id)
+                results[i] = maker(extents, kind.code == CODE_FLOAT, intake.device_id)
             else:
                 results[i] = framework_array(intake, first, <unsigned char>kind.code,
                                              <unsigned char>(8 * itemsize_of(kind)), kind.ndim + 1, shape)

@@ -72,9 +72,9 @@ class FunctionRuntime:
     On the CPU large batches are split over threads (``MADSPACE_NUM_THREADS``). On a GPU a call is one kernel launch on
     its stream: nothing is waited for or copied, and nothing is allocated if all of `out` is given; new results share
     one allocation. In a capture by another library they come from the allocator of the first argument's library where
-    it has an exchange table, as torch has; else CaptureError asks for `out`. With `device` arrays on the CPU go to a GPU
-    and the results come back, see `call`. A function too large for a GPU raises UnsupportedOpError at its first call
-    there.
+    it has an exchange table, as torch has; else CaptureError asks for `out`. With `device` arrays on the CPU go to a
+    GPU and the results come back, see `call`. A function too large for a GPU raises UnsupportedOpError at its first
+    call there.
 
     Globals are read where the context has them, so arguments must be on its device (``Context(device="cuda")``), or go
     there by `device`.

@@ -26,7 +26,7 @@ if DEVICE == "cuda":
 from madspace import __main__
 from madspace.bench import kda, phasespace
 kda.COLD_BYTES = phasespace.COLD_BYTES = 1e6    # each call is real work here
-phasespace.SIZES = (100, 1000, 3000)
+phasespace.SIZES, phasespace.VARIANT_SIZE = (100, 1000, 3000), 1000
 sys.exit(__main__.main(["bench", *ARGUMENTS, "--quick", "--rounds", "3", "--device", DEVICE]))
 """
 

@@ -1,4 +1,4 @@
-"""Arrays of other packages in calls of ops: read where they are, ordered once for all, taken over where they must be."""
+"""Arrays of other packages in calls of ops: read where they are, ordered once for all, or taken over."""
 
 import contextlib
 import sys
