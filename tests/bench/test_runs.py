@@ -138,7 +138,7 @@ def test_peers_that_are_missing_are_named(bench, run_python):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_phasespace(bench, device):
     done, result = bench("phasespace", device, "--cases", "*order=[[]0*")
-    assert len(result["cases"]) == {"cpu": 6, "cuda": 18}[device]
+    assert len(result["cases"]) == {"cpu": 6, "cuda": 12}[device]
     for name, case in result["cases"].items():
         figures = ("out", "fresh_outputs") if device == "cpu" else ("device", "host", "call_and_wait")
         if name.startswith("numpy"):
