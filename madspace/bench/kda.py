@@ -2,8 +2,8 @@
 
 On a GPU, D = 128, bfloat16, float32 states in and out. "replay": one call captured, events around back-to-back replays,
 the usual figure; "cold": the same over so many sets of buffers that none is left in the L2 cache when it is used again
-(only where a set would fit there); "host": enqueue of a call, one of 16 into a drained queue, beside launches of
-the same kernels from C, as often.
+(only where a set would fit there); "host": enqueue of a call, one of 16 into a drained queue behind as many,
+beside launches of the same kernels from C, as often.
 Fast gates (normal logits) forget within 16 tokens, slow ones (-8) do not: implementations that skip work differ there.
 Peers get the same inputs as torch tensors, where they are installed. On the CPU: time of a call on all threads.
 Results are checked against a float64 recurrence before anything is timed.

@@ -2,10 +2,10 @@
 
 On a GPU, for each batch size: device time by events over back-to-back launches ("device"; "cold" over so many sets of
 arrays that none is left in the L2 cache when it is used again, where that is possible), host time of a call, one of
-16 into a drained queue, beside launches of the same kernel from C; call and wait, beside launch of an empty kernel and
-wait from C, interleaved in the same run. On the CPU, one thread: ns per event, interleaved with PyPI's `madspace` 0.2.1
-where the interpreter of an environment with it is named. Results are checked (conservation, volume) before anything is
-timed.
+16 into a drained queue behind as many, beside launches of the same kernel from C; call and wait, beside launch of an
+empty kernel and wait from C, interleaved in the same run. On the CPU, one thread: ns per event, interleaved with PyPI's
+`madspace` 0.2.1 where the interpreter of an environment with it is named. Results are checked (conservation, volume)
+before anything is timed.
 
 "numpy" cases: NumPy to NumPy through the GPU in one call, see `phasespace_numpy`. "torch" and "cupy" cases: host time
 on their arrays, where they are installed, see `phasespace_arrays`.
@@ -108,7 +108,7 @@ def gpu_case(
     calls = {
         "host": drained(call),
         "host_fresh_outputs": drained(call_fresh),
-        "call_and_wait": waited,
+        "call_and_wait": into_drained_queue(stream.synchronize, waited),
         "device": by_events([(arrays, out)]),
         "c_launch": twin.measurement(twin.kernels(recording), ENQUEUED),
         "c_launch_and_wait": twin.measurement(twin.operation("launch_and_wait"), 1),
