@@ -7,8 +7,9 @@ empty kernel and wait from C, interleaved in the same run. On the CPU, one threa
 `madspace` 0.2.1 where the interpreter of an environment with it is named. Results are checked (conservation, volume)
 before anything is timed.
 
-"numpy" cases: NumPy to NumPy through the GPU in one call, see `phasespace_numpy`. "torch" and "cupy" cases: host time
-on their arrays, where they are installed, see `phasespace_arrays`.
+"program" cases: functions as one launch, gradients and random numbers, see `phasespace_programs`. "numpy" cases: NumPy
+to NumPy through the GPU in one call, see `phasespace_numpy`. "torch" and "cupy" cases: host time on their arrays, where
+they are installed, see `phasespace_arrays`.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import madspace
-from madspace.bench import phasespace_arrays
+from madspace.bench import phasespace_arrays, phasespace_programs
 from madspace.bench.c_twin import CTwin
 from madspace.bench.latency_cases import matches
 from madspace.bench.phasespace_numpy import numpy_case, numpy_table
@@ -269,6 +270,10 @@ def _measure_on_gpu(
                 progress.start(f"phasespace: {name}")
                 mapping = madspace.TPropagatorMapping(order, power)
                 cases[name] = gpu_case(mapping, len(order) + 1, n, twin, rounds, options.seed)
+        for name, make in phasespace_programs.cases(VARIANT_SIZE, twin.stream) if VARIANT_SIZE in sizes else ():
+            if matches(name, options.cases):
+                progress.start(f"phasespace: {name}")
+                cases[name] = phasespace_programs.measure(make(), twin.stream, rounds)
         left_out = _measure_packages(options, twin, rounds, progress, cases)
     return {"cases": cases, "rounds": rounds, "left_out": left_out}
 
@@ -294,50 +299,51 @@ def _measure_packages(
 
 
 def tables(result: dict[str, Any]) -> str:
-    """Return the table for people."""
-    cases = result["cases"]
-
-    def median(case: dict[str, Any], figure: str) -> str:
-        return f"{case[figure]['median']:.1f}" if figure in case else "-"
-
-    def ratio(case: dict[str, Any], figure: str, of: str) -> str:
-        return f"{case[figure]['median'] / case[of]['median']:.2f}"
-
-    through = {name: x for name, x in cases.items() if "pinned_copies" in x}
-    cases = {name: x for name, x in cases.items() if name not in through}
-    parts = [numpy_table(through)] if through else []
-    if cases:
-        parts.append(_table(cases, median, ratio))
-    return "\n\n".join(parts)
+    """Return the tables for people, one for each kind of case."""
+    kinds: dict[str, tuple[Callable[[dict[str, Any]], str], dict[str, Any]]] = {
+        "cpu": (_cpu_table, {}),
+        "cuda": (_gpu_table, {}),
+        "program": (phasespace_programs.tables, {}),
+        "numpy": (numpy_table, {}),
+        "arrays": (phasespace_arrays.tables, {}),
+    }
+    for name, x in result["cases"].items():
+        kinds["arrays" if "intake" in x else name.partition(" ")[0]][1][name] = x
+    return "\n".join(make(found) for make, found in kinds.values() if found)
 
 
-def _table(
-    cases: dict[str, Any],
-    median: Callable[[dict[str, Any], str], str],
-    ratio: Callable[[dict[str, Any], str, str], str],
-) -> str:
-    if any("c_launch" in x for x in cases.values()):
-        head = ["us", "device", "cold", "floor", "share", "host", "x C", "call + wait", "x C"]
-        rows = [
-            [
-                name,
-                median(x, "device"),
-                median(x, "cold"),
-                f"{x['floor']:.1f}",
-                f"{100 * x['share_of_floor']:.0f} %",
-                median(x, "host"),
-                ratio(x, "host", "c_launch"),
-                median(x, "call_and_wait"),
-                ratio(x, "call_and_wait", "c_launch_and_wait"),
-            ]
-            for name, x in cases.items()
-            if "device" in x
+def _median(case: dict[str, Any], figure: str) -> str:
+    return f"{case[figure]['median']:.1f}" if figure in case else "-"
+
+
+def _ratio(case: dict[str, Any], figure: str, of: str) -> str:
+    return f"{case[figure]['median'] / case[of]['median']:.2f}"
+
+
+def _gpu_table(cases: dict[str, Any]) -> str:
+    head = ["us", "device", "cold", "floor", "share", "host", "x C", "call + wait", "x C"]
+    rows = [
+        [
+            name,
+            _median(x, "device"),
+            _median(x, "cold"),
+            f"{x['floor']:.1f}",
+            f"{100 * x['share_of_floor']:.0f} %",
+            _median(x, "host"),
+            _ratio(x, "host", "c_launch"),
+            _median(x, "call_and_wait"),
+            _ratio(x, "call_and_wait", "c_launch_and_wait"),
         ]
-        packages = {name: x for name, x in cases.items() if "intake" in x}
-        return (table(head, rows) if rows else "") + (phasespace_arrays.tables(packages) if packages else "")
+        for name, x in cases.items()
+    ]
+    return table(head, rows)
+
+
+def _cpu_table(cases: dict[str, Any]) -> str:
     peers = [peer for peer in UPSTREAM_FIGURES if any(peer in x for x in cases.values())]
     rows = [
-        [name, median(x, "fresh_outputs"), median(x, "out"), f"{x['ns_per_event']:.1f}", *(median(x, p) for p in peers)]
+        [name, _median(x, "fresh_outputs"), _median(x, "out"), f"{x['ns_per_event']:.1f}"]
+        + [_median(x, peer) for peer in peers]
         for name, x in cases.items()
     ]
     return table(["us", "fresh outputs", "out given", "ns per event", *peers], rows)

@@ -109,6 +109,8 @@ cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uin
         head.keys = philox_keys(seed)
     for i in range(layout.code.size()):
         code[i] = layout.code[i] * <uint32_t>(8 * block) if layout.is_row[i] else layout.code[i]
+    if layout.code.size() % 2 != 0:
+        code[layout.code.size()] = 0    # the other half of the last word
     if layout.constants.size() > 0:
         memcpy(body + layout.head.section[<int>kConstants].at, layout.constants.data(), 8 * layout.constants.size())
     word = body + layout.head.section[<int>kDraws].at

@@ -23,6 +23,10 @@ if DEVICE == "cuda":
     from phasespace import conftest
     register_host_kernels(fake_driver.load())
     conftest._register_host_kernels()
+    import warp_machine
+    warp_machine.register(fake_driver.load(), "phasespace")
+    for _, text in conftest.fuse_programs.sources():
+        warp_machine.register_fused(fake_driver.load(), text.partition("namespace madspace;")[2])
 from madspace import __main__
 from madspace.bench import kda, phasespace
 kda.COLD_BYTES = phasespace.COLD_BYTES = 1e6    # each call is real work here
@@ -137,7 +141,7 @@ def test_peers_that_are_missing_are_named(bench, run_python):
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_phasespace(bench, device):
-    done, result = bench("phasespace", device, "--cases", "*order=[[]0*")
+    done, result = bench("phasespace", device, "--cases", "c*order=[[]0*,numpy*")
     assert len(result["cases"]) == {"cpu": 6, "cuda": 12}[device]
     for name, case in result["cases"].items():
         figures = ("out", "fresh_outputs") if device == "cpu" else ("device", "host", "call_and_wait")
@@ -149,6 +153,17 @@ def test_phasespace(bench, device):
         assert f"| {name} " in done.stdout
     if device == "cuda":
         assert all("cold" in case for name, case in result["cases"].items() if name.startswith("cuda"))
+
+
+def test_programs(bench):
+    cases = ["program shipped order=[[]0? 1[]] *", "program interpreted order=[[]0? 1[]] *", "program uniform*"]
+    done, result = bench("phasespace", "cuda", "--cases", ",".join(cases))
+    kinds = ["shipped read", "shipped read shared", "shipped own", "interpreted read"]
+    names = [x.replace(" ", " order=[0, 1] ", 1) for x in kinds] + ["uniform width=5", "uniform width=8"]
+    assert list(result["cases"]) == [f"program {name} n=1000" for name in names]
+    for name, case in result["cases"].items():
+        assert case["device"]["p05"] <= case["device"]["median"] <= case["device"]["p95"]
+        assert f"| {name} " in done.stdout
 
 
 def test_arrays_of_packages(run_python):
