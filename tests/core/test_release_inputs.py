@@ -69,8 +69,8 @@ def test_waiting_is_on_request_alone(fake, device, stream, delay):
 @pytest.mark.multi_gpu
 def test_one_device_alone(device, other_device, stream, delay):
     there = Stream(other_device)
-    delay(stream)
     delay(there)
+    delay(stream, ms=600)  # longer than the other one, which is waited for below
     lend(device, stream, 2)
     n_there = lend(other_device, there)
     assert release_inputs() == 3
