@@ -9,7 +9,7 @@ from madspace.core._dtypes cimport dtype_codes, is_known
 from madspace.core._layout cimport compact_strides
 from madspace.core._operand cimport Operand
 from madspace.core._recording cimport n_recordings
-from madspace.core.dlpack cimport Facts, is_lazy
+from madspace.core.dlpack cimport Facts, is_lazy, may_be_lazy
 from madspace.core.tensor cimport MAX_NDIM
 
 
@@ -38,7 +38,7 @@ cdef bint borrow_by_table(object array, Facts facts, Operand* operand) except -1
             (view.device.device_type != DEVICE_CUDA or facts.table.current_stream is NULL)):
         return False
     if (view.dtype.lanes != 1 or not is_known(view.dtype.code, view.dtype.bits) or not 0 <= view.ndim <= MAX_NDIM
-            or (view.ndim > 0 and view.shape is NULL) or is_lazy(array, &view)):
+            or (view.ndim > 0 and view.shape is NULL) or (may_be_lazy(&view) and is_lazy(array, &view))):
         return False
     operand.device_type = view.device.device_type
     operand.device_id = view.device.device_id if view.device.device_type == DEVICE_CUDA else 0

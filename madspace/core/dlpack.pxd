@@ -1,6 +1,7 @@
 from cuda.bindings.cydriver cimport CUstream
 
 from madspace.core._dlpack_abi cimport DLDataType, DLDevice, DLTensor, ExchangeTable, ManagedTensor
+from madspace.core._dtypes cimport CODE_COMPLEX, CODE_FLOAT
 from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor
@@ -24,7 +25,20 @@ cdef CUstream current_handle(Facts facts, int device_id) except? NULL
 # A Stream for such a handle.
 cdef Stream told_stream(Device device, CUstream handle)
 
-# Whether elements may not be as they are in memory: torch's views that are conjugated or negated when they are read.
+# Whether elements are not as they are in memory: torch's views that are conjugated or negated when they are read. It
+# marks them without touching the elements, and does not say so in DLPack: it has to be asked where that may be, which
+# is for complex types, and for their imaginary parts, whose neighbours are an even number of elements apart.
+cdef inline bint may_be_lazy(const DLTensor* view) noexcept:
+    cdef int i
+    if view.dtype.code == CODE_COMPLEX:
+        return True
+    if view.dtype.code != CODE_FLOAT or view.shape is NULL or view.strides is NULL:
+        return view.dtype.code == CODE_FLOAT and view.ndim == 0
+    for i in range(view.ndim):
+        if view.shape[i] > 1 and view.strides[i] % 2 != 0:
+            return False
+    return True
+
 cdef bint is_lazy(object array, const DLTensor* view) except -1
 
 # Any array by any protocol as a Tensor that keeps it alive. stream: the consumer's, None for host memory; a producer on

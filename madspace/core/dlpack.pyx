@@ -11,7 +11,7 @@ from madspace.core._dlpack_abi cimport (
     DEVICE_CPU, DEVICE_CUDA, DEVICE_MANAGED, DEVICE_PINNED, DLPACK_MAJOR, DLPACK_MINOR, DLTensor, ExchangeTable,
     FLAG_READ_ONLY, ManagedTensor,
 )
-from madspace.core._dtypes cimport CODE_COMPLEX, CODE_FLOAT, is_known
+from madspace.core._dtypes cimport is_known
 from madspace.core._foreign cimport Foreign, adopt_capsule, adopt_managed, foreign_view
 from madspace.core._interfaces cimport import_cuda_interface, import_host_array, interface_device
 from madspace.core._managed cimport managed_owner, new_managed
@@ -181,23 +181,8 @@ cdef int device_of(void* address) except -1:
     return ordinal
 
 
-cdef bint may_be_lazy(const DLTensor* view) noexcept:
-    # torch marks a view as conjugated or negated without touching the elements, and does not say so in DLPack. It does
-    # so to complex types, and to their imaginary parts, whose neighbours are an even number of elements apart: so most
-    # arrays need not be asked.
-    cdef int i
-    if view.dtype.code == CODE_COMPLEX:
-        return True
-    if view.dtype.code != CODE_FLOAT or view.shape is NULL or view.strides is NULL:
-        return view.dtype.code == CODE_FLOAT and view.ndim == 0
-    for i in range(view.ndim):
-        if view.shape[i] > 1 and view.strides[i] % 2 != 0:
-            return False
-    return True
-
-
 cdef bint is_lazy(object array, const DLTensor* view) except -1:
-    if not may_be_lazy(view) or type(array) is _ndarray:
+    if type(array) is _ndarray:
         return False
     for question in ("is_conj", "is_neg"):
         ask_it = getattr(array, question, None)
@@ -207,7 +192,7 @@ cdef bint is_lazy(object array, const DLTensor* view) except -1:
 
 
 cdef int refuse_lazy(object array, const DLTensor* view, str name) except -1:
-    if is_lazy(array, view):
+    if may_be_lazy(view) and is_lazy(array, view):
         raise BufferError(f"{name}: expected elements as they are in memory, got a view that is conjugated or negated "
                           "when it is read: call resolve_conj() and resolve_neg()")
     return 0

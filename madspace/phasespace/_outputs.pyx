@@ -252,6 +252,7 @@ cdef class Outputs:
 
     cdef int give(self, Intake intake, list results, list missing, object first, bint as_tensors) except -1:
         cdef Stream consumer = framework_stream(first) if missing and not as_tensors else None
+        cdef int i
         for i in missing:
             if type(results[i]) is Tensor and not as_tensors:
                 results[i] = hand_over(<Tensor>results[i], first, consumer)
