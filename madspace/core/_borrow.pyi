@@ -1,0 +1,1 @@
+"""No public names: arrays of other packages that are read where they are."""
