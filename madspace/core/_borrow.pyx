@@ -2,10 +2,10 @@
 
 from cpython.exc cimport PyErr_Clear
 from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uintptr_t
+from libc.stdint cimport int64_t
 
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA, DLTensor
-from madspace.core._dtypes cimport dtype_codes, is_known
+from madspace.core._dtypes cimport is_known
 from madspace.core._layout cimport compact_strides
 from madspace.core._operand cimport Operand
 from madspace.core._recording cimport n_recordings
@@ -13,15 +13,11 @@ from madspace.core.dlpack cimport Facts, is_lazy, may_be_lazy
 from madspace.core.tensor cimport MAX_NDIM
 
 
-cdef object _dtype = None           # what CuPy told last, and what that is in DLPack's numbers
-cdef uint8_t _code, _bits
-
-
 cdef bint borrow(object array, Facts facts, bint write, Operand* operand) except -1:
     if n_recordings != 0:
         return False
-    if facts.cupy_stream is not None:
-        return borrow_from_cupy(array, operand)
+    if facts.cupy is not None:
+        return facts.cupy.describe(array, operand)
     if facts.table is NULL or facts.table.borrow is NULL or (write and not facts.writable):
         return False
     return borrow_by_table(array, facts, operand)
@@ -58,33 +54,4 @@ cdef bint borrow_by_table(object array, Facts facts, Operand* operand) except -1
     else:
         for i in range(view.ndim):
             operand.strides[i] = view.strides[i]
-    return True
-
-
-cdef bint borrow_from_cupy(object array, Operand* operand) except -1:
-    global _dtype, _code, _bits
-    cdef tuple shape = array.shape, strides = array.strides
-    cdef int64_t count = 1, size
-    cdef int i
-    memory, dtype = array.data, array.dtype
-    if dtype is not _dtype:
-        dtype_codes(dtype, "dtype", &_code, &_bits)
-        _dtype = dtype
-    if len(shape) > MAX_NDIM:
-        return False
-    operand.device_type, operand.device_id = DEVICE_CUDA, memory.device_id
-    operand.code, operand.bits = _code, _bits
-    operand.readonly = False
-    operand.ndim = <int>len(shape)
-    size = _bits // 8
-    for i in range(operand.ndim):
-        operand.shape[i] = shape[i]
-        operand.strides[i] = <int64_t>strides[i] // size
-        if <int64_t>strides[i] % size != 0:
-            return False
-        count *= operand.shape[i]
-    operand.data = <char*><uintptr_t>memory.ptr
-    if count == 0:
-        operand.data = NULL
-        compact_strides(operand.ndim, operand.shape, operand.strides)
     return True

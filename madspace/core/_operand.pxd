@@ -36,6 +36,8 @@ cdef class Intake:
     cdef void* lender_type_      # of the arrays that were found to be lent behind it
     cdef list reads_             # tensors with memory to be ordered
     cdef list writes_
+    cdef tuple known_            # more of them, or None: inputs, then what is written
+    cdef Py_ssize_t n_known_inputs_
     cdef Work work_              # made for the first array that needs it
     cdef int locate(self, object first, str name) except -1
     cdef int choose(self, object stream, object first) except -1
@@ -43,11 +45,12 @@ cdef class Intake:
     cdef bint lent(self, Operand* operand, object array, bint write) except -1
     cdef int check_device(self, int32_t device_type, int32_t device_id, str name) except -1
     # take() of all arrays of a call that is known to be right: tensors or None, those that are written last.
-    cdef int take_known(self, tuple arrays, int n_inputs) except -1
+    cdef void take_known(self, tuple arrays, Py_ssize_t n_inputs) noexcept
     cdef int before(self) except -1
     cdef int after(self) except -1
-    cdef int come_behind(self, list tensors, bint write) except -1
-    cdef object note(self, list tensors, bint write, object error)     # the first error so far, None for none
+    cdef int come_behind(self, object tensors, Py_ssize_t first, Py_ssize_t end, bint write) except -1
+    # error: the first one so far, None for none; returns that.
+    cdef object note(self, object tensors, Py_ssize_t first, Py_ssize_t end, bint write, object error)
 
 
 # What an array reaches over: [low, high), empty for one without elements.

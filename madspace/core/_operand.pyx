@@ -7,7 +7,6 @@ import numpy as np
 from madspace.errors import DeviceMismatchError, MadspaceError
 
 from cpython.exc cimport PyErr_Occurred
-from cpython.list cimport PyList_GET_SIZE
 from cpython.ref cimport Py_DECREF, PyObject
 from cuda.bindings.cydriver cimport CUstream
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -130,13 +129,8 @@ cdef class Intake:
         self.reads_ = []
         self.writes_ = []
 
-    cdef int take_known(self, tuple arrays, int n_inputs) except -1:
-        cdef int i = 0
-        for array in arrays:
-            if array is not None:
-                (self.reads_ if i < n_inputs else self.writes_).append(array)
-            i += 1
-        return 0
+    cdef void take_known(self, tuple arrays, Py_ssize_t n_inputs) noexcept:
+        self.known_, self.n_known_inputs_ = arrays, n_inputs
 
     cdef int before(self) except -1:
         """Make the stream wait, on the device, for earlier writers of the inputs and earlier users of the outputs."""
@@ -146,18 +140,22 @@ cdef class Intake:
             look_at_some(self.stream)
         if self.lender_ != NULL:
             order(self.device, self.lender_, self.stream.handle_)
-        self.come_behind(self.reads_, False)
-        self.come_behind(self.writes_, True)
+        if self.known_ is not None:
+            self.come_behind(self.known_, 0, self.n_known_inputs_, False)
+            self.come_behind(self.known_, self.n_known_inputs_, len(self.known_), True)
+        self.come_behind(self.reads_, 0, len(self.reads_), False)
+        self.come_behind(self.writes_, 0, len(self.writes_), True)
         return 0
 
-    cdef int come_behind(self, list tensors, bint write) except -1:
+    cdef int come_behind(self, object tensors, Py_ssize_t first, Py_ssize_t end, bint write) except -1:
+        cdef PyObject** items = PySequence_Fast_ITEMS(tensors)
         cdef Tensor tensor
         cdef Py_ssize_t i
-        for i in range(PyList_GET_SIZE(tensors)):
-            if not at_home(PySequence_Fast_ITEMS(tensors)[i], self.stream):
+        for i in range(first, end):
+            if <object>items[i] is not None and not at_home(items[i], self.stream):
                 if self.work_ is None:
                     self.work_ = work_on(self.stream)
-                tensor = tensors[i]
+                tensor = <Tensor>items[i]
                 tensor.before_in(self.work_, write)
         return 0
 
@@ -167,7 +165,11 @@ cdef class Intake:
             return 0
         if self.work_ is not None:
             self.work_.settle()
-        error = self.note(self.writes_, True, self.note(self.reads_, False, None))
+        error = self.note(self.reads_, 0, len(self.reads_), False, None)
+        error = self.note(self.writes_, 0, len(self.writes_), True, error)
+        if self.known_ is not None:
+            error = self.note(self.known_, 0, self.n_known_inputs_, False, error)
+            error = self.note(self.known_, self.n_known_inputs_, len(self.known_), True, error)
         if self.lender_ != NULL and self.lender_ != self.stream.handle_:
             try:        # the package reuses the memory in the order of its own stream
                 order_inside(self.device, self.stream.handle_, self.lender_)
@@ -177,16 +179,17 @@ cdef class Intake:
             raise error
         return 0
 
-    cdef object note(self, list tensors, bint write, object error):
+    cdef object note(self, object tensors, Py_ssize_t first, Py_ssize_t end, bint write, object error):
+        cdef PyObject** items = PySequence_Fast_ITEMS(tensors)
         cdef Tensor tensor
         cdef Py_ssize_t i
-        for i in range(PyList_GET_SIZE(tensors)):
-            if n_recordings == 0 and at_home(PySequence_Fast_ITEMS(tensors)[i], self.stream):
+        for i in range(first, end):
+            if <object>items[i] is None or (n_recordings == 0 and at_home(items[i], self.stream)):
                 continue
             try:
                 if self.work_ is None:
                     self.work_ = work_on(self.stream)
-                tensor = tensors[i]
+                tensor = <Tensor>items[i]
                 tensor.after_in(self.work_, write)
             except Exception as failure:        # the others are used all the same
                 error = error or failure

@@ -1,5 +1,6 @@
 from cuda.bindings.cydriver cimport CUstream
 
+from madspace.core._cupy cimport CupyArrays
 from madspace.core._dlpack_abi cimport DLDataType, DLDevice, DLTensor, ExchangeTable, ManagedTensor
 from madspace.core._dtypes cimport CODE_COMPLEX, CODE_FLOAT
 from madspace.core.device cimport Device
@@ -12,7 +13,7 @@ cdef class Facts:
     cdef const ExchangeTable* table     # NULL where it has none, or an incompatible one
     cdef int level                      # how many keywords its __dlpack__ was found not to know
     cdef bint writable                  # all of its arrays can be written to
-    cdef object cupy_stream             # cupy.cuda.get_current_stream for CuPy's arrays, else None
+    cdef CupyArrays cupy                # where its arrays are CuPy's, else None
     cdef object reference
 
 cdef Facts facts_of(type t)

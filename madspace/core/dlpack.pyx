@@ -7,6 +7,7 @@ from cuda.bindings.cydriver cimport CUdeviceptr, CUstream
 from libc.stdint cimport int32_t, uintptr_t
 
 from madspace.core cimport _driver
+from madspace.core._cupy cimport cupy_arrays
 from madspace.core._dlpack_abi cimport (
     DEVICE_CPU, DEVICE_CUDA, DEVICE_MANAGED, DEVICE_PINNED, DLPACK_MAJOR, DLPACK_MINOR, DLTensor, ExchangeTable,
     FLAG_READ_ONLY, ManagedTensor,
@@ -22,7 +23,6 @@ from madspace.core.event cimport order
 from madspace.core.stream cimport Stream, foreign_stream
 from madspace.core.tensor cimport Tensor, make_tensor
 
-import sys
 import weakref
 
 import numpy as np
@@ -68,7 +68,7 @@ cdef Facts new_facts(type t):
     # A table that lends does not tell what is read-only, but nothing of torch's is.
     facts.writable = comes_from(t, "torch")
     if facts.table is NULL and comes_from(t, "cupy"):
-        facts.cupy_stream = getattr(getattr(sys.modules.get("cupy"), "cuda", None), "get_current_stream", None)
+        facts.cupy = cupy_arrays(t)
     facts.reference = weakref.ref(t, lambda _: forget(address))
     _facts[address] = facts
     return facts
@@ -81,8 +81,8 @@ cdef bint comes_from(type t, str package):
 
 cdef CUstream current_handle(Facts facts, int device_id) except? NULL:
     cdef void* told = NULL
-    if facts.cupy_stream is not None:
-        told = <void*><uintptr_t>facts.cupy_stream(device_id).ptr
+    if facts.cupy is not None:
+        told = <void*>facts.cupy.current_handle(device_id)
     elif facts.table is NULL or facts.table.current_stream is NULL:
         return NULL
     elif facts.table.current_stream(DEVICE_CUDA, device_id, &told) != 0:
@@ -335,7 +335,7 @@ cdef Stream framework_stream(object array):
     if type(array) is Tensor:
         return None
     facts = facts_of(type(array))
-    if facts.cupy_stream is None and (facts.table is NULL or facts.table.current_stream is NULL):
+    if facts.cupy is None and (facts.table is NULL or facts.table.current_stream is NULL):
         return None
     device_id = array_device(array)
     if device_id < 0:

@@ -1,0 +1,1 @@
+"""No public names: what CuPy tells of its arrays."""
