@@ -6,6 +6,7 @@ Results are compared with those of the CPU before anything is timed.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -91,10 +92,10 @@ def cases(n: int, stream: madspace.Stream) -> Iterator[tuple[str, Callable[[], C
             for how in ("read", "read shared", "own"):
                 if kernels == "shipped" or how == "read":
                     name = f"program {kernels} order={order} {how} n={n}"
-                    yield name, lambda a=(order, n, kernels, stream, how): mapped(*a)
-    yield f"program gradients order=[0, 1] n={n}", lambda: gradients([0, 1], n, stream)
+                    yield name, partial(mapped, order, n, kernels, stream, how)
+    yield f"program gradients order=[0, 1] n={n}", partial(gradients, [0, 1], n, stream)
     for width in (5, 8):
-        yield f"program uniform width={width} n={n}", lambda width=width: uniform(width, n, stream)
+        yield f"program uniform width={width} n={n}", partial(uniform, width, n, stream)
 
 
 def measure(case: Case, stream: madspace.Stream, rounds: int) -> dict[str, Any]:
