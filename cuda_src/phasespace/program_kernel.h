@@ -113,13 +113,13 @@ MS_FN void run_op(Event& event, unsigned op, int n_in, int n_out) {
 
 MS_FN unsigned four_row(u64 rows, int k) { return static_cast<unsigned>(rows >> (16 * k)) & 0xffff; }
 
-MS_FN void load_rows(const Event& event, const u64* four, i64 index) {
+MS_FN void load_rows(const Event& event, const u64* four, int index) {
     double x[4];
     load_four(four, index, x);
     for (int c = 0; c < 4; ++c) event.row(four_row(four[3], c)) = x[c];
 }
 
-MS_FN void draw_rows(const Event& event, const ProgramHead& head, u64 draw, i64 index) {
+MS_FN void draw_rows(const Event& event, const ProgramHead& head, u64 draw, int index) {
     const Values<double, 2> x = uniform_pair(head.keys, head.offset + static_cast<u64>(index), draw >> 32);
     for (int i = 0; i < 2; ++i) {
         const unsigned row = four_row(draw, i);
@@ -127,23 +127,16 @@ MS_FN void draw_rows(const Event& event, const ProgramHead& head, u64 draw, i64 
     }
 }
 
-MS_FN void store_rows(const Event& event, const u64* four, i64 index, i64 end) {
+MS_FN void store_rows(const Event& event, const u64* four, int index, int end) {
     const u64 rows = four[3];
-    if (four[2] == 0) {
-        store_four(four, index, end, [&](int half, int ahead) {
-            return make_double2(event.row(four_row(rows, 2 * half), ahead),
-                                event.row(four_row(rows, 2 * half + 1), ahead));
-        });
-    } else {
-        double x[4];
-        for (int c = 0; c < 4; ++c) x[c] = event.row(four_row(rows, c));
-        store_four_apart(four, index, end, x);
-    }
+    store_four(four, index, end, [&](int half, int ahead) {
+        return make_double2(event.row(four_row(rows, 2 * half), ahead), event.row(four_row(rows, 2 * half + 1), ahead));
+    });
 }
 
 // Stores a result as soon as it is there: its rows are free then.
 MS_FN void store_column(const Event& event, const ProgramHead& head, const u64* body, unsigned section, unsigned k,
-                        i64 index) {
+                        int index) {
     const unsigned at = head.section[section].at;
     if (section == kFourOutputs) {
         __syncwarp();  // the lanes store each other's values
@@ -153,7 +146,7 @@ MS_FN void store_column(const Event& event, const ProgramHead& head, const u64* 
     }
     const u64* column = body + at + kColumnWords * k;
     const double x = event.row(static_cast<unsigned>(column[2]));
-    const i64 end = section >= kOnceOutputs ? 1 : head.n;
+    const int end = section >= kOnceOutputs ? 1 : head.n;
     if (section == kOutputs || section == kOnceOutputs) {
         store_number<double>(column, index, end, x);
     } else {
@@ -167,9 +160,9 @@ template <class Args>
 MS_FN void interpret(const Args& args, double* file) {
     const ProgramHead& head = args.head;
     Event event(file);
-    const i64 index = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const int index = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
     // Threads past the end repeat the last event and store nothing.
-    const i64 source = index < head.n ? index : head.n - 1;
+    const int source = index < head.n ? index : head.n - 1;
 
     const auto each = [&](ProgramSection which, int words, auto act) {
         const unsigned at = head.section[which].at, n = head.section[which].n;

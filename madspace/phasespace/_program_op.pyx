@@ -13,6 +13,7 @@ from madspace.core.memory cimport Buffer, allocate
 from madspace.core.tensor cimport MAX_NDIM, Tensor, make_tensor
 from madspace.phasespace._program_plan cimport (
     MAX_BATCH, SMALL_BATCH, LaidOut, Launcher, OnDevice, Plan, kLargeProgram, kSmallProgram, lay_out,
+    most_events,
 )
 
 from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
@@ -361,19 +362,23 @@ cdef class ProgramOp:
         cdef void* params[1]
         cdef Launcher* launcher = &here.small if n < SMALL_BATCH else &here.large
         cdef LaidOut* layout = &here.layout.it
+        cdef int64_t first = 0, most = most_events(layout, operands), part
         cdef int pushed
         if layout.nbytes > <size_t>kSmallProgram:
             large.resize(kLargeProgram // 8)
             args = <char*>large.data()
         else:
             memset(small + layout.nbytes // 8, 0, sizeof(small) - layout.nbytes)
-        lay_out(layout, args, operands, n, seed, offset, launcher.block)
         params[0] = args
         pushed = intake.device.push()
         try:
             intake.before()
-            here.kernel.launch_raw(<unsigned int>((n + launcher.block - 1) // launcher.block), 1, 1,
-                                   <unsigned int>launcher.block, 1, 1, launcher.shared, intake.stream, params)
+            while first < n:
+                part = min(n - first, most)
+                lay_out(layout, args, operands, first, part, seed, offset, launcher.block)
+                here.kernel.launch_raw(<unsigned int>((part + launcher.block - 1) // launcher.block), 1, 1,
+                                       <unsigned int>launcher.block, 1, 1, launcher.shared, intake.stream, params)
+                first += part
             intake.after()
         finally:
             intake.device.pop(pushed)

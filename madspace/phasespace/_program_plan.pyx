@@ -24,6 +24,7 @@ cdef enum:
     REGISTERS = 65536            # of a multiprocessor
     FREE_SHARED = 49152          # bytes of dynamic shared memory that every launch may ask for
     BLOCK_SHARED = 1024          # bytes of shared memory that the system takes of each block
+    MOST_STRIDE = 2147483647     # bytes from event to event that a kernel can multiply by
     MAX_ROWS = 65535             # a row has 16 bits, all of them set for none
 
 
@@ -92,8 +93,22 @@ cdef class Layout:
         self.it.is_row.push_back(is_row)
 
 
-cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
-                  int block) noexcept nogil:
+cdef int64_t most_events(const LaidOut* layout, const Operand* operands) noexcept nogil:
+    cdef const Operand* x
+    cdef size_t i
+    cdef int section
+    cdef int64_t stride
+    for section in range(kInputs, kDraws):
+        for i in range(layout.columns[section].size()):
+            x = operands + layout.columns[section][i].operand
+            stride = x.strides[0] * (x.bits // 8)
+            if x.data != NULL and (stride < -MOST_STRIDE or stride > MOST_STRIDE):
+                return 1
+    return kMostEvents
+
+
+cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t first, int64_t n, uint64_t seed,
+                  uint64_t offset, int block) noexcept nogil:
     cdef ProgramHead* head = <ProgramHead*>args
     cdef uint64_t* body = <uint64_t*>(args + sizeof(ProgramHead))
     cdef uint32_t* code = <uint32_t*>body
@@ -104,7 +119,7 @@ cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uin
     cdef int section, k
     cdef int64_t place, itemsize, apart
     head[0] = layout.head
-    head.n, head.offset = n, offset
+    head.n, head.offset = <int>n, offset + <uint64_t>first
     if layout.columns[<int>kDraws].size() > 0:
         head.keys = philox_keys(seed)
     for i in range(layout.code.size()):
@@ -121,11 +136,11 @@ cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uin
             column = &layout.columns[section][i]
             x = operands + column.operand
             if x.data == NULL:           # a number
-                word[0], word[1], word[2] = 0, <uint64_t>x.shape[0], column.rows
+                word[0], word[1], word[2] = 0, <uint64_t>x.shape[0], column.rows | <uint64_t>1 << 32
                 word += kColumnWords
                 continue
             itemsize = x.bits // 8
-            place = 0
+            place = 0 if section == kOnceOutputs or section == kOnceIntOutputs else first * x.strides[0]
             for k in range(column.n_index):
                 place += column.index[k] * x.strides[1 + k]
             word[0] = <uint64_t>(x.data + place * itemsize)
