@@ -34,7 +34,7 @@ def mapped(n: int) -> tuple[Function, tuple[int, ...]]:
 
 
 # Blocks on a multiprocessor: few registers keep many threads at work, until they do not suffice.
-BLOCKS = {2: 3, 3: 3, 4: 2, 5: 2}
+BLOCKS = {2: 4, 3: 4, 4: 3, 5: 2}
 
 
 def sources() -> Iterator[tuple[str, str]]:

@@ -76,9 +76,11 @@ private:
 #undef MS_OPS_CHANNELS
 #undef MS_OPS_CHAINS
 
-// A switch is a binary search of the compiler's: what chains consist of is found in few steps.
+// A switch is a binary search of the compiler's: what chains consist of is found in few steps. A kernel without
+// kAll has nothing else, and with it fewer registers.
+template <bool kAll>
 MS_FN void run_op(Event& event, unsigned op, int n_in, int n_out) {
-    if (op >= k_t_chain_start) {
+    if (op >= k_com_p_in) {
         switch (op) {
 #define MS_OPS_CHAINS
 #include "ops.def"
@@ -86,7 +88,7 @@ MS_FN void run_op(Event& event, unsigned op, int n_in, int n_out) {
             default:
                 break;
         }
-    } else if (op < k_obs_e) {
+    } else if (!kAll || op < k_obs_e) {
         switch (op) {
 #define MS_OPS_BASIC
 #include "ops.def"
@@ -94,7 +96,7 @@ MS_FN void run_op(Event& event, unsigned op, int n_in, int n_out) {
             default:
                 break;
         }
-    } else {
+    } else if constexpr (kAll) {
         switch (op) {
 #define MS_OPS_OBSERVABLES
 #define MS_OPS_KINEMATICS
@@ -156,7 +158,7 @@ MS_FN void store_column(const Event& event, const ProgramHead& head, const u64* 
 
 // The code and the constants are the same for all threads: as loads from the parameters they cost one instruction for a
 // warp. The code stands at a fixed place, so that the compiler sees it.
-template <class Args>
+template <bool kAll, class Args>
 MS_FN void interpret(const Args& args, double* file) {
     const ProgramHead& head = args.head;
     Event event(file);
@@ -188,7 +190,7 @@ MS_FN void interpret(const Args& args, double* file) {
             store_column(event, head, args.body, static_cast<unsigned>(n_in), static_cast<unsigned>(n_out), index);
         } else {
             event.start(code, n_in);
-            run_op(event, op, n_in, n_out);
+            run_op<kAll>(event, op, n_in, n_out);
             code += n_in + n_out;
         }
     }

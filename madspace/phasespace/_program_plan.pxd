@@ -73,6 +73,7 @@ cdef cppclass LaidOut:
 cdef class Layout:
     cdef LaidOut it
     cdef int n_rows
+    cdef bint chains_only
     cdef int add_code(self, code, constants) except -1
     cdef void add_word(self, uint32_t word, bint is_row)
 

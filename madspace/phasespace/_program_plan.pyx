@@ -28,6 +28,11 @@ cdef enum:
     MAX_ROWS = 65535             # a row has 16 bits, all of them set for none
 
 
+# The sections of ops.def that the kernel program_chain has lie before the one and from the other on.
+cdef str END_OF_BASIC = "obs_e"
+cdef str FIRST_OF_CHAINS = "com_p_in"
+
+
 cdef class Layout:
     def __cinit__(self, program, list output_shared, list places, tuple drawn, bint interpreted):
         """`places`: for each output of the program, its operand; `drawn`: inputs that are random numbers."""
@@ -70,6 +75,7 @@ cdef class Layout:
             memcpy(&bits, &number, 8)
             self.it.constants.push_back(bits)
         table = op_table()
+        self.chains_only = True
         self.it.head.n_steps = len(code)
         for step in code:
             if isinstance(step, Store):
@@ -83,6 +89,7 @@ cdef class Layout:
                 raise UnsupportedOpError(f"function: expected at most {kMaxProgramValues} values of an operation on a "
                                          f"GPU, got {max(n_in, n_out)}")
             op = table[step.op][0]
+            self.chains_only = self.chains_only and (op < table[END_OF_BASIC][0] or op >= table[FIRST_OF_CHAINS][0])
             self.add_word(<uint32_t>op | <uint32_t>n_in << 10 | <uint32_t>n_out << 21, False)
             for row in (*step.inputs, *step.outputs):
                 self.add_word(<uint32_t>row, True)
@@ -197,7 +204,10 @@ cdef class Plan:
         cdef int block = LARGE_BLOCK
         here.layout = Layout(self.program, self.output_shared, self.places, self.drawn, True)
         row = 8 * here.layout.n_rows
-        name = "program_small" if here.layout.it.nbytes <= <size_t>kSmallProgram else "program_large"
+        if here.layout.it.nbytes > <size_t>kSmallProgram:
+            name = "program_large"
+        else:
+            name = "program_chain" if here.layout.chains_only else "program_small"
         here.kernel = shipped_module("program", device, stream).get(name)
         here.kernel.function_on(device, stream)
         resident = REGISTERS // here.kernel.attributes(device).registers

@@ -21,7 +21,7 @@ __all__ = ["cache_folder", "fused_module", "is_wanted", "shipped_stem"]
 
 _MAGIC = b"madspace kernel 1\n"
 # Blocks on a multiprocessor: few registers keep many threads at work, until they do not suffice. Derivatives need all.
-_BLOCKS = (3, 2, 1)
+_BLOCKS = (4, 3, 2, 1)
 
 
 def is_wanted(jit: bool | None) -> bool:
@@ -62,7 +62,7 @@ def fused_module(program: Program, output_shared: Sequence[bool], drawn: Sequenc
         The driver refuses the image.
     """
     name = fused_name(program, output_shared, drawn)
-    for blocks in _BLOCKS[2:] if has_derivatives(program) else _BLOCKS[:2]:
+    for blocks in _BLOCKS[3:] if has_derivatives(program) else _BLOCKS[:3]:
         text = fused_source(program, output_shared, drawn, blocks=blocks)
         module = Module(_image(fused_head(program) + text, f"{name}.cu", target_of(device)), name=name)
         if module[name].attributes(device).local_bytes == 0:
