@@ -9,8 +9,8 @@ struct RandomArgs {
     PhiloxKeys keys;
     u64 offset;    // number of the first event
     i64 n, width;  // events, numbers of an event
-    // On a GPU: blocks that share an event, pairs of an event in one block, events of a block (an even number unless it is
-    // 1), 2^kInverseBits / pairs rounded up.
+    // On a GPU: blocks that share an event, pairs of an event in one block, events of a block (an even number unless it
+    // is 1), 2^kInverseBits / pairs rounded up.
     unsigned parts, pairs, events, inverse;
     double* out;  // [n, width]
 };
