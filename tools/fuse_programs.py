@@ -33,19 +33,19 @@ def mapped(n: int) -> tuple[Function, tuple[int, ...]]:
     return mapping.forward_function(), tuple(range(len(mapping.input_types())))
 
 
-# Blocks on a multiprocessor: few registers keep many threads at work, until they do not suffice.
-BLOCKS = {2: 4, 3: 4, 4: 3, 5: 2}
+# Threads on a multiprocessor by particles: the most whose registers suffice, as where kernels are compiled on demand.
+THREADS = {2: 1024, 3: 1024, 4: 768, 5: 640}
 
 
 def sources() -> Iterator[tuple[str, str]]:
     """Yield name and text of each file."""
     table = op_table()
     kernels = []
-    for n, blocks in BLOCKS.items():
+    for n, threads in THREADS.items():
         function, randoms = mapped(n)
         program = compile_graph(function, table)
         shared = [False] * len(program.outputs)
-        kernels += [fused_source(program, shared, drawn, blocks=blocks) for drawn in ((), randoms)]
+        kernels += [fused_source(program, shared, drawn, threads=threads) for drawn in ((), randoms)]
     yield "fused_chains.cu", "\n".join([HEAD, *kernels])
     yield "fused_gradients.cu", "\n".join([SPILLS + HEAD.replace(INCLUDE, DEFINE + INCLUDE), *_gradients()])
 
@@ -57,7 +57,7 @@ def _gradients() -> Iterator[str]:
     for first in (0, 2):
         positions = range(first, len(function.outputs))
         program = compile_vjp(function, positions, wanted, op_table(), most_directions=MOST_DIRECTIONS)
-        yield fused_source(program, [False] * len(program.outputs), blocks=1)
+        yield fused_source(program, [False] * len(program.outputs), threads=256)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 using namespace madspace;
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 4)
+extern "C" __global__ void __launch_bounds__(256, 4)
     fused_c7cfc06365770cd1(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 272> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 4)
     event.store<double>(args.body + 15, s5[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 4)
+extern "C" __global__ void __launch_bounds__(256, 4)
     fused_ffe4ce53c13be281(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 232> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 4)
     event.store<double>(args.body + 9, s5[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 4)
+extern "C" __global__ void __launch_bounds__(256, 4)
     fused_a57a4a9610ed3736(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 400> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 4)
     event.store<double>(args.body + 27, s9[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 4)
+extern "C" __global__ void __launch_bounds__(256, 4)
     fused_cfdd1281153d74e6(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 304> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -106,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 4)
     event.store<double>(args.body + 12, s9[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
+extern "C" __global__ void __launch_bounds__(256, 3)
     fused_9eff1bb5a336efd8(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 528> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
     event.store<double>(args.body + 39, s13[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
+extern "C" __global__ void __launch_bounds__(256, 3)
     fused_7e4422857e60907a(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 368> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -182,7 +182,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 3)
     event.store<double>(args.body + 15, s13[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 2)
+extern "C" __global__ void __launch_bounds__(128, 5)
     fused_741a918bf9bc1ef5(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 656> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -231,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 2)
     event.store<double>(args.body + 51, s17[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 2)
+extern "C" __global__ void __launch_bounds__(128, 5)
     fused_d603254dfef78c0d(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 440> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);

@@ -5,7 +5,7 @@
 
 using namespace madspace;
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
     fused_b87c065b612c378c(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 456> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 1)
     event.store<double>(args.body + 54, s20[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
     fused_5d7809169973f2cf(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + 456> args) {
     __shared__ program::Stage stage;
     const program::FusedEvent event(args.head, stage);

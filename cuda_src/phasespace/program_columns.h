@@ -19,11 +19,7 @@ MS_FN char* place(const u64* column, int index) {
 
 template <class T>
 MS_FN void write(char* to, T x) {
-#if MS_VARIANT_STREAM
-    __stcs(reinterpret_cast<T*>(to), x);
-#else
     *reinterpret_cast<T*>(to) = x;
-#endif
 }
 
 template <class T>

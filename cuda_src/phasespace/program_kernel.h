@@ -184,6 +184,8 @@ MS_FN void interpret(const Args& args, double* file) {
 
     const unsigned* code = reinterpret_cast<const unsigned*>(args.body);
     for (unsigned k = 0; k < head.n_steps; ++k) {
+        // Warps that are at the same step share what they fetch of its instructions.
+        __syncthreads();
         const unsigned step = *code++, op = step & 0x3ff;
         const int n_in = static_cast<int>((step >> 10) & 0x7ff), n_out = static_cast<int>(step >> 21);
         if (op == kStoreOp) {

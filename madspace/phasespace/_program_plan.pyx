@@ -17,8 +17,7 @@ from madspace.phasespace.rows import Store, assign_rows
 
 
 cdef enum:
-    LARGE_BLOCK = 256            # threads, the most that the interpreter takes
-    FUSED_BLOCK = 256            # measured for fused chains: smaller ones are up to 10 % slower
+    FUSED_BLOCK = 256            # threads, the most that a fused kernel is written for
     SMALL_BLOCK = 64
     WARP = 32
     REGISTERS = 65536            # of a multiprocessor
@@ -192,16 +191,19 @@ cdef class Plan:
         else:
             here.kernel = fused_module(self.program, self.output_shared, self.drawn, device).get(name)
         here.kernel.function_on(device, stream)
-        here.large.block, here.small.block = FUSED_BLOCK, SMALL_BLOCK
+        here.large.block = min(FUSED_BLOCK, <int>here.kernel.attributes(device).max_threads_per_block)
+        here.small.block = SMALL_BLOCK
         here.large.shared = here.small.shared = 0
         return here
 
     cdef OnDevice interpreted(self, Device device, Stream stream):
-        """Load the interpreter and choose its blocks: those that keep most threads at work."""
+        """Load the interpreter and choose its blocks: large ones, whose warps go through the code together, unless small
+        ones keep many more threads at work.
+        """
         cdef OnDevice here = OnDevice.__new__(OnDevice)
         cdef int limit = device.max_shared_per_block, whole = device.max_shared_per_multiprocessor
         cdef int64_t row, need, threads, resident, most = 0
-        cdef int block = LARGE_BLOCK
+        cdef int block
         here.layout = Layout(self.program, self.output_shared, self.places, self.drawn, True)
         row = 8 * here.layout.n_rows
         if here.layout.it.nbytes > <size_t>kSmallProgram:
@@ -210,14 +212,16 @@ cdef class Plan:
             name = "program_chain" if here.layout.chains_only else "program_small"
         here.kernel = shipped_module("program", device, stream).get(name)
         here.kernel.function_on(device, stream)
-        resident = REGISTERS // here.kernel.attributes(device).registers
+        attributes = here.kernel.attributes(device)
+        resident = REGISTERS // attributes.registers
+        block = attributes.max_threads_per_block
         if row * WARP > limit:
             raise UnsupportedOpError(f"function: expected at most {limit // (8 * WARP)} values at once on "
                                      f"{device.name}, got {row // 8}")
         while block >= WARP:
             need = row * block
             threads = min(whole // (need + BLOCK_SHARED), resident // block) * block
-            if need <= limit and threads > most:
+            if need <= limit and 5 * threads > 6 * most:
                 most = threads
                 here.large.block, here.large.shared = block, <unsigned int>need
             block //= 2

@@ -54,7 +54,9 @@ def fused_head(program: Program) -> str:
     return f'{define}#include "phasespace/fused_kernel.h"\nusing namespace madspace;\n'
 
 
-def fused_source(program: Program, output_shared: Sequence[bool], drawn: Sequence[int] = (), *, blocks: int = 3) -> str:
+def fused_source(
+    program: Program, output_shared: Sequence[bool], drawn: Sequence[int] = (), *, threads: int = 768
+) -> str:
     """Return the kernel of a program, ``extern "C"``, to stand behind ``#include "phasespace/fused_kernel.h"``.
 
     Parameters
@@ -65,8 +67,9 @@ def fused_source(program: Program, output_shared: Sequence[bool], drawn: Sequenc
         Which of its outputs all events share.
     drawn : sequence of int, optional
         The inputs that are random numbers, which the kernel makes itself.
-    blocks : int, optional
-        How many blocks of 256 threads a multiprocessor must hold: 4 leave 64 registers, 3 leave 80, 2 leave 128.
+    threads : int, optional
+        How many threads a multiprocessor must hold, a multiple of 128: 1024 leave 64 registers to each, 768 leave 80,
+        640 leave 96 and 512 leave 128.
     """
     sections = columns(program, output_shared, drawn)
     places = _places(sections)
@@ -96,8 +99,9 @@ def fused_source(program: Program, output_shared: Sequence[bool], drawn: Sequenc
         body += [store.format(*(values[register] for register in registers)) for registers, store in ready]
     words = sum(len(sections[s]) * _WORDS.get(s, _COLUMN_WORDS) for s in Section)
     name = fused_name(program, output_shared, drawn)
+    block = 256 if threads % 256 == 0 else 128
     lines = [
-        f'extern "C" __global__ void __launch_bounds__(program::kMaxFusedBlock, {blocks})',
+        f'extern "C" __global__ void __launch_bounds__({block}, {threads // block})',
         f"    {name}(const __grid_constant__ ProgramArgs<sizeof(ProgramHead) + {8 * words}> args) {{",
         "    __shared__ program::Stage stage;",
         "    const program::FusedEvent event(args.head, stage);",

@@ -20,8 +20,8 @@ from madspace.phasespace.program import Program
 __all__ = ["cache_folder", "fused_module", "is_wanted", "shipped_stem"]
 
 _MAGIC = b"madspace kernel 1\n"
-# Blocks on a multiprocessor: few registers keep many threads at work, until they do not suffice. Derivatives need all.
-_BLOCKS = (4, 3, 2, 1)
+# Threads on a multiprocessor: the most whose registers suffice. Derivatives need all registers that a thread can have.
+_THREADS, _THREADS_OF_DERIVATIVES = (1024, 768, 640, 512), (256,)
 
 
 def is_wanted(jit: bool | None) -> bool:
@@ -62,8 +62,8 @@ def fused_module(program: Program, output_shared: Sequence[bool], drawn: Sequenc
         The driver refuses the image.
     """
     name = fused_name(program, output_shared, drawn)
-    for blocks in _BLOCKS[3:] if has_derivatives(program) else _BLOCKS[:3]:
-        text = fused_source(program, output_shared, drawn, blocks=blocks)
+    for threads in _THREADS_OF_DERIVATIVES if has_derivatives(program) else _THREADS:
+        text = fused_source(program, output_shared, drawn, threads=threads)
         module = Module(_image(fused_head(program) + text, f"{name}.cu", target_of(device)), name=name)
         if module[name].attributes(device).local_bytes == 0:
             break
