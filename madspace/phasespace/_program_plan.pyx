@@ -99,6 +99,17 @@ cdef class Layout:
         self.it.is_row.push_back(is_row)
 
 
+cdef int64_t events_of_a_launch = kMostEvents
+
+
+def limit_launches(int64_t n_events):
+    """Let a launch take this many events at most, for tests of larger batches, and return what it took before."""
+    global events_of_a_launch
+    before = events_of_a_launch
+    events_of_a_launch = n_events
+    return before
+
+
 cdef int64_t most_events(const LaidOut* layout, const Operand* operands) noexcept nogil:
     cdef const Operand* x
     cdef size_t i
@@ -110,7 +121,7 @@ cdef int64_t most_events(const LaidOut* layout, const Operand* operands) noexcep
             stride = x.strides[0] * (x.bits // 8)
             if x.data != NULL and (stride < -MOST_STRIDE or stride > MOST_STRIDE):
                 return 1
-    return kMostEvents
+    return events_of_a_launch
 
 
 cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t first, int64_t n, uint64_t seed,
