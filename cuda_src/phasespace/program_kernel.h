@@ -184,13 +184,12 @@ MS_FN void interpret(const Args& args, double* file) {
 
     const unsigned* code = reinterpret_cast<const unsigned*>(args.body);
     for (unsigned k = 0; k < head.n_steps; ++k) {
-        // Warps that are at the same step share what they fetch of its instructions.
-        __syncthreads();
         const unsigned step = *code++, op = step & 0x3ff;
         const int n_in = static_cast<int>((step >> 10) & 0x7ff), n_out = static_cast<int>(step >> 21);
         if (op == kStoreOp) {
             store_column(event, head, args.body, static_cast<unsigned>(n_in), static_cast<unsigned>(n_out), index);
         } else {
+            __syncthreads();  // warps at the same op share what they fetch of its instructions
             event.start(code, n_in);
             run_op<kAll>(event, op, n_in, n_out);
             code += n_in + n_out;
