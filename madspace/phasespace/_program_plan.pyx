@@ -208,8 +208,9 @@ cdef class Plan:
         return here
 
     cdef OnDevice interpreted(self, Device device, Stream stream):
-        """Load the interpreter and choose its blocks: large ones, whose warps go through the code together, unless small
-        ones keep many more threads at work.
+        """Load the interpreter and choose its blocks.
+
+        Large ones, whose warps go through the code together, unless smaller ones keep a fifth more threads at work.
         """
         cdef OnDevice here = OnDevice.__new__(OnDevice)
         cdef int limit = device.max_shared_per_block, whole = device.max_shared_per_multiprocessor
@@ -235,7 +236,7 @@ cdef class Plan:
             if need <= limit and 5 * threads > 6 * most:
                 most = threads
                 here.large.block, here.large.shared = block, <unsigned int>need
-            block //= 2
+            block -= WARP
         here.small = here.large
         if here.large.block > SMALL_BLOCK:
             here.small.block, here.small.shared = SMALL_BLOCK, <unsigned int>(row * SMALL_BLOCK)

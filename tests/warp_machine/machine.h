@@ -162,12 +162,6 @@ T __ldg(const T* from) {
     return *from;
 }
 template <class T>
-void __stcs(T* to, T x) {
-    *to = x;
-}
-#define __isGlobal(pointer) true
-#define __builtin_assume(condition)
-template <class T>
 T min(T x, T y) {
     return y < x ? y : x;
 }
