@@ -33,8 +33,8 @@ def mapped(n: int) -> tuple[Function, tuple[int, ...]]:
     return mapping.forward_function(), tuple(range(len(mapping.input_types())))
 
 
-# Threads on a multiprocessor: few registers keep many of them at work, until they do not suffice.
-THREADS = {2: 768, 3: 768, 4: 512, 5: 512}
+# Threads on a multiprocessor by particles: the most whose registers suffice, as where kernels are compiled on demand.
+THREADS = {2: 1024, 3: 1024, 4: 768, 5: 640}
 
 
 def sources() -> Iterator[tuple[str, str]]:

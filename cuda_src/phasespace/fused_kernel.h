@@ -19,7 +19,7 @@ public:
     MS_FN FusedEvent(const ProgramHead& head, Stage& stage)
         : head_(head),
           n_(head.n),
-          index_(static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x),
+          index_(static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x)),
           stage_(stage[threadIdx.x >> 5]) {}
 
     template <class T>
@@ -51,11 +51,6 @@ public:
     // Through shared memory, where piece p (16 bytes; half of event p / 2) lies at p ^ bit 3 of p: the writers of a
     // quarter warp meet all banks.
     MS_FN void store_four(const u64* four, double e, double x, double y, double z) const {
-        if (four[2] != 0) {
-            const double p[4] = {e, x, y, z};
-            store_four_apart(four, index_, n_, p);
-            return;
-        }
         const int lane = static_cast<int>(threadIdx.x) & 31;
         stage_[slot(2 * lane)] = make_double2(e, x);
         stage_[slot(2 * lane + 1)] = make_double2(y, z);
@@ -67,11 +62,11 @@ public:
 
 private:
     // Threads past the end repeat the last event and store nothing: all lanes of a warp take part in its exchanges.
-    MS_FN i64 source() const { return index_ < n_ ? index_ : n_ - 1; }
+    MS_FN int source() const { return index_ < n_ ? index_ : n_ - 1; }
     MS_FN static int slot(int piece) { return piece ^ ((piece >> 3) & 1); }
 
     const ProgramHead& head_;
-    i64 n_, index_;
+    int n_, index_;
     double2* stage_;
 };
 

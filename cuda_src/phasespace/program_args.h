@@ -12,9 +12,10 @@
 //   draws         random numbers 2 k and 2 k + 1 of an event, in one word: k << 32 | row << 16 | row; row 0xffff: not
 //   wanted
 // A column is one element of an array in every event, in three words: address, bytes from event to event, row. An input
-// without an address is a number: its bits are in the second word. A four is four adjacent elements in four words:
-// address, bytes from event to event, bytes from element to element or 0 where they are one double2 after another,
-// 16-bit rows.
+// may be a number: its bits are in the second word then, and bit 32 of the third one is set. A four is four adjacent
+// elements in four words: address, bytes from event to event, bytes from element to element or 0 where they are one
+// double2 after another, 16-bit rows. A launch has at most kMostEvents, and one where a column has a stride of 2^31
+// bytes or more.
 #pragma once
 
 #include "madspace/philox.h"
@@ -25,6 +26,8 @@ enum ProgramLimits : unsigned {
     kStoreOp = 1023,          // an op has 10 bits in the code
     kMaxProgramValues = 2047  // the inputs, or outputs, of a step have 11, and so have columns that are stored
 };
+
+constexpr int kMostEvents = 1 << 30;
 
 enum ProgramSection {
     kConstants,
@@ -45,10 +48,10 @@ struct ProgramRange {
 };
 
 struct ProgramHead {
-    i64 n;       // events
+    int n;  // events
+    unsigned n_steps;
     u64 offset;  // number of the first event, for random numbers
     PhiloxKeys keys;
-    unsigned n_steps, unused;
     ProgramRange section[kProgramSections];
 };
 

@@ -17,6 +17,7 @@ enum Op : unsigned {
 #include "ops.def"
 #undef MS_OP
 #undef MS_LIST_OP
+    kOps
 };
 
 // The rows of one event, and the step that is at work on them.
@@ -56,70 +57,60 @@ private:
     int n_in_ = 0;
 };
 
-#define MS_OP(name, ...)                    \
-    case k_##name:                          \
-        event.run_fixed<op_##name::Step>(); \
-        break;
-#define MS_LIST_OP(name, ...)                      \
-    case k_##name:                                 \
-        op_##name::Step::eval(event, n_in, n_out); \
-        break;
-
-// From here on the sections of ops.def one by one.
+template <unsigned op>
+MS_FN void run_op(Event& event, int n_in, int n_out);
+#define MS_OP(name, ...)                                   \
+    template <>                                            \
+    MS_FN void run_op<k_##name>(Event & event, int, int) { \
+        event.run_fixed<op_##name::Step>();                \
+    }
+#define MS_LIST_OP(name, ...)                                         \
+    template <>                                                       \
+    MS_FN void run_op<k_##name>(Event & event, int n_in, int n_out) { \
+        op_##name::Step::eval(event, n_in, n_out);                    \
+    }
+#include "ops.def"
+#undef MS_OP
+#undef MS_LIST_OP
 #undef MS_OPS_ALL
-#undef MS_OPS_BASIC
-#undef MS_OPS_OBSERVABLES
-#undef MS_OPS_KINEMATICS
-#undef MS_OPS_BODIES
-#undef MS_OPS_EVENTS
-#undef MS_OPS_CHOICES
-#undef MS_OPS_CHANNELS
-#undef MS_OPS_CHAINS
 
-// A switch is a binary search of the compiler's: what chains consist of is found in few steps.
-MS_FN void run_op(Event& event, unsigned op, int n_in, int n_out) {
-    if (op >= k_t_chain_start) {
-        switch (op) {
-#define MS_OPS_CHAINS
-#include "ops.def"
-#undef MS_OPS_CHAINS
-            default:
-                break;
-        }
-    } else if (op < k_obs_e) {
-        switch (op) {
-#define MS_OPS_BASIC
-#include "ops.def"
-#undef MS_OPS_BASIC
-            default:
-                break;
-        }
+// Finds an op that is not below `first` and below `end`. Each comparison takes a warp about 24 cycles; a switch has
+// more of them, for numbers that are no op.
+template <unsigned first, unsigned end>
+MS_FN void find_op(Event& event, unsigned op, int n_in, int n_out) {
+    if constexpr (first + 1 == end) {
+        run_op<first>(event, n_in, n_out);
     } else {
-        switch (op) {
-#define MS_OPS_OBSERVABLES
-#define MS_OPS_KINEMATICS
-#define MS_OPS_BODIES
-#define MS_OPS_EVENTS
-#define MS_OPS_CHOICES
-#define MS_OPS_CHANNELS
-#include "ops.def"
-            default:
-                break;
+        constexpr unsigned kMiddle = (first + end) / 2;
+        if (op < kMiddle) {
+            find_op<first, kMiddle>(event, op, n_in, n_out);
+        } else {
+            find_op<kMiddle, end>(event, op, n_in, n_out);
         }
     }
 }
-#undef MS_OP
-#undef MS_LIST_OP
+
+// What chains consist of is found in few steps. A kernel without kAll has nothing else, and with it fewer registers.
+template <bool kAll>
+MS_FN void find_op(Event& event, unsigned op, int n_in, int n_out) {
+    if (op >= k_com_p_in) {
+        find_op<k_com_p_in, kOps>(event, op, n_in, n_out);
+    } else if (!kAll || op < k_obs_e) {
+        find_op<0, k_obs_e>(event, op, n_in, n_out);
+    } else if constexpr (kAll) {
+        find_op<k_obs_e, k_com_p_in>(event, op, n_in, n_out);
+    }
+}
 
 MS_FN unsigned four_row(u64 rows, int k) { return static_cast<unsigned>(rows >> (16 * k)) & 0xffff; }
 
-MS_FN void load_rows(const Event& event, const u64* four, i64 index) {
+MS_FN void load_rows(const Event& event, const u64* four, int index) {
     double x[4];
     load_four(four, index, x);
     for (int c = 0; c < 4; ++c) event.row(four_row(four[3], c)) = x[c];
 }
 
-MS_FN void draw_rows(const Event& event, const ProgramHead& head, u64 draw, i64 index) {
+MS_FN void draw_rows(const Event& event, const ProgramHead& head, u64 draw, int index) {
     const Values<double, 2> x = uniform_pair(head.keys, head.offset + static_cast<u64>(index), draw >> 32);
     for (int i = 0; i < 2; ++i) {
         const unsigned row = four_row(draw, i);
@@ -127,23 +118,16 @@ MS_FN void draw_rows(const Event& event, const ProgramHead& head, u64 draw, i64 
     }
 }
 
-MS_FN void store_rows(const Event& event, const u64* four, i64 index, i64 end) {
+MS_FN void store_rows(const Event& event, const u64* four, int index, int end) {
     const u64 rows = four[3];
-    if (four[2] == 0) {
-        store_four(four, index, end, [&](int half, int ahead) {
-            return make_double2(event.row(four_row(rows, 2 * half), ahead),
-                                event.row(four_row(rows, 2 * half + 1), ahead));
-        });
-    } else {
-        double x[4];
-        for (int c = 0; c < 4; ++c) x[c] = event.row(four_row(rows, c));
-        store_four_apart(four, index, end, x);
-    }
+    store_four(four, index, end, [&](int half, int ahead) {
+        return make_double2(event.row(four_row(rows, 2 * half), ahead), event.row(four_row(rows, 2 * half + 1), ahead));
+    });
 }
 
 // Stores a result as soon as it is there: its rows are free then.
 MS_FN void store_column(const Event& event, const ProgramHead& head, const u64* body, unsigned section, unsigned k,
-                        i64 index) {
+                        int index) {
     const unsigned at = head.section[section].at;
     if (section == kFourOutputs) {
         __syncwarp();  // the lanes store each other's values
@@ -153,7 +137,7 @@ MS_FN void store_column(const Event& event, const ProgramHead& head, const u64* 
     }
     const u64* column = body + at + kColumnWords * k;
     const double x = event.row(static_cast<unsigned>(column[2]));
-    const i64 end = section >= kOnceOutputs ? 1 : head.n;
+    const int end = section >= kOnceOutputs ? 1 : head.n;
     if (section == kOutputs || section == kOnceOutputs) {
         store_number<double>(column, index, end, x);
     } else {
@@ -163,13 +147,13 @@ MS_FN void store_column(const Event& event, const ProgramHead& head, const u64* 
 
 // The code and the constants are the same for all threads: as loads from the parameters they cost one instruction for a
 // warp. The code stands at a fixed place, so that the compiler sees it.
-template <class Args>
+template <bool kAll, class Args>
 MS_FN void interpret(const Args& args, double* file) {
     const ProgramHead& head = args.head;
     Event event(file);
-    const i64 index = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const int index = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
     // Threads past the end repeat the last event and store nothing.
-    const i64 source = index < head.n ? index : head.n - 1;
+    const int source = index < head.n ? index : head.n - 1;
 
     const auto each = [&](ProgramSection which, int words, auto act) {
         const unsigned at = head.section[which].at, n = head.section[which].n;
@@ -194,8 +178,9 @@ MS_FN void interpret(const Args& args, double* file) {
         if (op == kStoreOp) {
             store_column(event, head, args.body, static_cast<unsigned>(n_in), static_cast<unsigned>(n_out), index);
         } else {
+            __syncthreads();  // warps at the same op share what they fetch of its instructions
             event.start(code, n_in);
-            run_op(event, op, n_in, n_out);
+            find_op<kAll>(event, op, n_in, n_out);
             code += n_in + n_out;
         }
     }

@@ -65,12 +65,21 @@ struct TChainStart {
     }
 };
 
-// in: weight, random number; out: weight, 0 outside [0, 1]
+// in: 1 or 0, random number; out: 0 as well if it is outside [0, 1]
 struct ChainUnit {
     static constexpr int kInputs = 2, kOutputs = 1;
 
     MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
-        out[0] = select((in[1] >= 0.0) & (in[1] <= 1.0) & (in[0] >= 0.0), in[0], 0.0);
+        out[0] = select((in[1] >= 0.0) & (in[1] <= 1.0), in[0], 0.0);
+    }
+};
+
+// in: weight, 1 or 0; out: weight, 0 if it is NaN or the flag is 0
+struct ChainKeepWeight {
+    static constexpr int kInputs = 2, kOutputs = 1;
+
+    MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
+        out[0] = select((in[1] > 0.0) & (in[0] >= 0.0), in[0], 0.0);
     }
 };
 
@@ -80,9 +89,9 @@ struct TChainWeight {
 
     template <class Executor>
     MS_FN static void eval(Executor& ex, int n_in, int) {
-        auto weight = ex.template run<ChainUnit>(ex.in(0), ex.in(1));
-        for (int i = 2; i < n_in; ++i) weight = ex.template run<ChainUnit>(weight[0], ex.in(i));
-        ex.out(0, weight[0]);
+        auto flag = ex.template accumulators<1>(1.0);
+        for (int i = 1; i < n_in; ++i) flag = ex.template run<ChainUnit>(flag[0], ex.in(i));
+        ex.out(0, ex.template run<ChainKeepWeight>(ex.in(0), flag[0])[0]);
     }
 };
 
@@ -111,13 +120,17 @@ struct ChainTransferNu {
     }
 };
 
-template <class Map>
+// Where a leg still is a beam, its virtuality is no input.
+template <class Map, Virtual kVirtual = Virtual::kBoth>
 struct ChainTransfer {
-    static constexpr int kInputs = 8, kOutputs = 6;
+    static constexpr bool kHasA = kVirtual == Virtual::kA || kVirtual == Virtual::kBoth;
+    static constexpr bool kHasB = kVirtual == Virtual::kB || kVirtual == Virtual::kBoth;
+    static constexpr int kInputs = 6 + kHasA + kHasB, kOutputs = 6;
 
     MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
-        const double with_nu[] = {in[0], in[1], in[2], in[3], in[4], in[5], in[6], 0.0, in[7]};
-        MomentumTransfer<Map, Virtual::kBoth>::eval(with_nu, out);
+        const double a = kHasA ? in[5] : 0.0, b = kHasB ? in[5 + kHasA] : 0.0;
+        const double with_nu[] = {in[0], in[1], in[2], in[3], in[4], a, b, 0.0, in[kInputs - 1]};
+        MomentumTransfer<Map, kVirtual>::eval(with_nu, out);
     }
 };
 
@@ -233,6 +246,37 @@ struct ChainScatter {
         const CosSin phi = azimuth(clamp_unit(in[0]));
         const ThreeVector k =
             rotate_from_z({in[4] * phi.cos, in[4] * phi.sin, in[3]}, {sign * n.x, sign * n.y, sign * n.z});
+        boost_pair(k, in[1], in[2], in[6], in[7], total, in[5], out);
+    }
+};
+
+// ChainScatter for the first block of a chain, whose total is at rest and whose legs are beams.
+//
+// in:  r_phi, E_1, E_2, p_parallel, p_T, sign as there
+// out: p_1 (4), p_2 (4)
+struct ChainScatterStart {
+    static constexpr int kInputs = 6, kOutputs = 8;
+
+    MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
+        scatter_along_beam(in[5], in[0], in[1], in[2], in[3], in[4], out);
+    }
+};
+
+// ChainScatter for a block one of whose legs still is a beam: the lower one, or the upper one. Its direction needs no
+// more than the total.
+//
+// in:  r_phi, E_1, E_2, p_parallel, p_T, M, m_1, m_2, P (4), sign as there
+// out: p_1 (4), p_2 (4)
+template <bool kLower>
+struct ChainScatterBeam {
+    static constexpr int kInputs = 13, kOutputs = 8;
+
+    MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
+        FourVector total = four_vector(in + 8);
+        total.e = root(in[5] * in[5] + dot(space(total), space(total)));
+        const ThreeVector n = beam_direction<kLower ? 1 : -1>(total, in[5], kLower ? in[12] : -in[12]);
+        const CosSin phi = azimuth(clamp_unit(in[0]));
+        const ThreeVector k = rotate_from_z({in[4] * phi.cos, in[4] * phi.sin, in[3]}, n);
         boost_pair(k, in[1], in[2], in[6], in[7], total, in[5], out);
     }
 };

@@ -61,7 +61,7 @@ MS_FN TransferLimits transfer_limits(double s, double m1, double m2, double x, d
     const double y = root_m * root_a;
     const double s_t_max = 0.5 * (upper + y);
     // Far down a chain a closed block may leave numbers whose reciprocal is infinite.
-    constexpr double least = has_a && has_b ? 1e-290 : 0.0;
+    constexpr double least = 1e-290;
     const double t_min = select(s_t_max > least, product * reciprocal(select(s_t_max > least, s_t_max, 1.0)), 0.0);
     const double inverse_s = reciprocal(s);
     const double width = y * inverse_s;
@@ -99,7 +99,22 @@ struct MomentumTransfer {
     }
 };
 
-// Momenta of the block in its own frame, p_a along z times kSign: the first step of a chain.
+// Momenta of a block in its own frame, p_a along z times sign.
+MS_FN void scatter_along_beam(double sign, double r_phi, double e1, double e2, double along, double across,
+                              double (&out)[8]) {
+    const CosSin phi = azimuth(clamp_unit(r_phi));
+    const double px = sign * across * phi.cos, py = across * phi.sin, pz = sign * along;
+    out[0] = e1;
+    out[1] = px;
+    out[2] = py;
+    out[3] = pz;
+    out[4] = e2;
+    out[5] = -px;
+    out[6] = -py;
+    out[7] = -pz;
+}
+
+// The first step of a chain.
 // in:  r_phi, E_1, E_2, p_parallel, p_T
 // out: p_1 (4), p_2 (4)
 template <int kSign>
@@ -107,26 +122,28 @@ struct ScatterAlongBeam {
     static constexpr int kInputs = 5, kOutputs = 8;
 
     MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
-        const CosSin phi = azimuth(clamp_unit(in[0]));
-        const double px = kSign * in[4] * phi.cos, py = in[4] * phi.sin, pz = kSign * in[3];
-        out[0] = in[1];
-        out[1] = px;
-        out[2] = py;
-        out[3] = pz;
-        out[4] = in[2];
-        out[5] = -px;
-        out[6] = -py;
-        out[7] = -pz;
+        scatter_along_beam(kSign, in[0], in[1], in[2], in[3], in[4], out);
     }
 };
 
+// The direction n in the rest frame of P, mass m, of a beam along z times kBeam, multiplied by sign: a stereographic
+// projection. With light-cone component P^- = P_E - kBeam P_z and w = P_T/(M + P^-), n_T = -2 w/(1 + w^2),
+// n_z = kBeam (1 - w^2)/(1 + w^2) (boost of a light-like vector, written out). The smaller of P^+ and P^- comes from
+// M_T^2 over the larger, so no digit is lost for a fast P.
+template <int kBeam>
+MS_FN ThreeVector beam_direction(const FourVector& total, double m, double sign) {
+    const double pt_2 = transverse_2(total);
+    const double along = kBeam * total.z;
+    const double large = total.e + absolute(total.z);
+    const double minus = select(along > 0.0, (m * m + pt_2) * reciprocal(large), large);
+    const double g = m + minus, g_2 = g * g;
+    const double inverse = sign * reciprocal(g_2 + pt_2);
+    const double transverse = -2.0 * g * inverse;
+    return {transverse * total.x, transverse * total.y, kBeam * (g_2 - pt_2) * inverse};
+}
+
 // Momenta of the block in the frame where P = p_a + p_b moves, one incoming leg still being a beam: a massless momentum
 // along z times kBeam. kFirst: that leg is p_a, else it is p_b.
-//
-// The direction n of the beam in the rest frame of P is a stereographic projection: with light-cone component
-// P^- = P_E - kBeam P_z and w = P_T/(M + P^-), n_T = -2 w/(1 + w^2), n_z = kBeam (1 - w^2)/(1 + w^2) (boost of a
-// light-like vector, written out). The smaller of P^+ and P^- comes from M_T^2 over the larger, so no digit is lost for
-// a fast P.
 //
 // in:  r_phi, E_1, E_2, p_parallel, p_T, M, m_1, m_2, P (4)
 // out: p_1 (4), p_2 (4)
@@ -135,21 +152,11 @@ struct ScatterFromBeam {
     static constexpr int kInputs = 12, kOutputs = 8;
 
     MS_FN static void eval(const double (&in)[kInputs], double (&out)[kOutputs]) {
-        const double e1 = in[1], e2 = in[2], m = in[5];
-        const FourVector total = {in[8], in[9], in[10], in[11]};
+        const FourVector total = four_vector(in + 8);
         const CosSin phi = azimuth(clamp_unit(in[0]));
-
-        const double pt_2 = total.x * total.x + total.y * total.y;
-        const double along = kBeam * total.z;
-        const double large = total.e + absolute(total.z);
-        const double minus = select(along > 0.0, (m * m + pt_2) * reciprocal(large), large);
-        const double g = m + minus, g_2 = g * g;
-        const double inverse = (kFirst ? 1.0 : -1.0) * reciprocal(g_2 + pt_2);
-        const double transverse = -2.0 * g * inverse;
-        const ThreeVector direction = {transverse * total.x, transverse * total.y, kBeam * (g_2 - pt_2) * inverse};
-
-        const ThreeVector k = rotate_from_z({in[4] * phi.cos, in[4] * phi.sin, in[3]}, direction);
-        boost_pair(k, e1, e2, in[6], in[7], total, m, out);
+        const ThreeVector n = beam_direction<kBeam>(total, in[5], kFirst ? 1.0 : -1.0);
+        const ThreeVector k = rotate_from_z({in[4] * phi.cos, in[4] * phi.sin, in[3]}, n);
+        boost_pair(k, in[1], in[2], in[6], in[7], total, in[5], out);
     }
 };
 

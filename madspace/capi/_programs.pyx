@@ -27,6 +27,7 @@ from madspace.core.tensor cimport MAX_NDIM
 from madspace.cpu._prepared cimport Prepared, PreparedPlace, PreparedProgram, prepare, run_prepared
 from madspace.phasespace._program_plan cimport (
     MAX_BATCH, SMALL_BATCH, LaidOut, Launcher, OnDevice, Plan, kLargeProgram, kSmallProgram, kSmallWords, lay_out,
+    most_events,
 )
 
 from madspace.cpu._programs import op_table
@@ -249,20 +250,24 @@ cdef int launch_on(const OnGpu* gpu, Object* device, Object* stream, int64_t bat
     cdef char* args = <char*>small
     cdef void* params[1]
     cdef const Launcher* launcher = &gpu.small if batch < SMALL_BATCH else &gpu.large
-    cdef int code
+    cdef int64_t first = 0, most = most_events(gpu.layout, operands), part
+    cdef int code = 0
     memset(small, 0, sizeof(small))
     if gpu.layout.nbytes > <size_t>kSmallProgram:
         args = <char*>calloc(1, kLargeProgram)
         if args == NULL:
             return write_failure(failure(), MS_ERROR_MEMORY, "no host memory left for the arguments of a program")
-    lay_out(gpu.layout, args, operands, batch, 0, 0, launcher.block)
     memset(&shape, 0, sizeof(shape))
-    shape.grid[0] = <unsigned int>((batch + launcher.block - 1) // launcher.block)
     shape.block[0] = <unsigned int>launcher.block
     shape.grid[1] = shape.grid[2] = shape.block[1] = shape.block[2] = 1
     shape.shared = launcher.shared
     params[0] = args
-    code = plain.launch(device.context, gpu.function, &shape, stream.native, params)
+    while first < batch and code == 0:
+        part = min(batch - first, most)
+        lay_out(gpu.layout, args, operands, first, part, 0, 0, launcher.block)
+        shape.grid[0] = <unsigned int>((part + launcher.block - 1) // launcher.block)
+        code = plain.launch(device.context, gpu.function, &shape, stream.native, params)
+        first += part
     if args != <char*>small:
         free(args)
     return driver_failed(code, "cuLaunchKernel", "the kernel of a program") if code else 0

@@ -159,10 +159,18 @@ cdef class EventOp:
         return results
 
     cdef int run(self, Kernel kernel, Intake intake, int64_t n, int64_t* args) except -1:
-        if intake.device is not None:
-            return launch(kernel, intake, n, SMALL_BLOCK if n < SMALL_BATCH else LARGE_BLOCK, 0, args)
-        with nogil:
-            run_events(self.host_.run_, args, n)
+        cdef int pushed
+        if intake.device is None:
+            with nogil:
+                run_events(self.host_.run_, args, n)
+            return 0
+        pushed = intake.device.push()
+        try:
+            intake.before()
+            launch(kernel, intake.stream, n, SMALL_BLOCK if n < SMALL_BATCH else LARGE_BLOCK, 0, args)
+            intake.after()
+        finally:
+            intake.device.pop(pushed)
         return 0
 
     cdef Known* place_of(self, list arrays, list results) except? NULL:

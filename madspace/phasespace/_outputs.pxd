@@ -3,6 +3,7 @@ from libcpp.vector cimport vector
 
 from madspace.core._operand cimport Intake, Operand, Range
 from madspace.core.kernel cimport Kernel
+from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport MAX_NDIM
 
 
@@ -54,5 +55,5 @@ cdef class Outputs:
     cdef int64_t padded_size(self, int output, int64_t n) noexcept
 
 
-# One launch for n events, in order with earlier and later work on the arrays of the call.
-cdef int launch(Kernel kernel, Intake intake, int64_t n, int block, unsigned int shared, void* args) except -1
+# One launch for n events; the context is current.
+cdef int launch(Kernel kernel, Stream stream, int64_t n, int block, unsigned int shared, void* args) except -1

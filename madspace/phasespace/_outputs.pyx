@@ -266,15 +266,8 @@ cdef class Outputs:
         return (nbytes + OUTPUT_ALIGNMENT - 1) // OUTPUT_ALIGNMENT * OUTPUT_ALIGNMENT
 
 
-cdef int launch(Kernel kernel, Intake intake, int64_t n, int block, unsigned int shared, void* args) except -1:
+cdef int launch(Kernel kernel, Stream stream, int64_t n, int block, unsigned int shared, void* args) except -1:
     cdef void* params[1]
-    cdef int pushed = intake.device.push()
     params[0] = args
-    try:
-        intake.before()
-        kernel.launch_raw(<unsigned int>((n + block - 1) // block), 1, 1, <unsigned int>block, 1, 1, shared,
-                          intake.stream, params)
-        intake.after()
-    finally:
-        intake.device.pop(pushed)
-    return 0
+    return kernel.launch_raw(<unsigned int>((n + block - 1) // block), 1, 1, <unsigned int>block, 1, 1, shared, stream,
+                             params)

@@ -15,6 +15,7 @@ from madspace.phasespace._outputs cimport (
 )
 from madspace.phasespace._program_plan cimport (
     MAX_BATCH, SMALL_BATCH, LaidOut, Launcher, OnDevice, Plan, kLargeProgram, kSmallProgram, kSmallWords, lay_out,
+    most_events,
 )
 
 from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
@@ -234,13 +235,25 @@ cdef class ProgramOp:
         cdef char* args = <char*>small
         cdef Launcher* launcher = &here.small if n < SMALL_BATCH else &here.large
         cdef LaidOut* layout = &here.layout.it
+        cdef int64_t first = 0, most = most_events(layout, operands), part
+        cdef int pushed
         if layout.nbytes > <size_t>kSmallProgram:
             large.resize(kLargeProgram // 8)
             args = <char*>large.data()
         else:
             memset(small + layout.nbytes // 8, 0, sizeof(small) - layout.nbytes)
-        lay_out(layout, args, operands, n, seed, offset, launcher.block)
-        return launch(here.kernel, intake, n, launcher.block, launcher.shared, args)
+        pushed = intake.device.push()
+        try:
+            intake.before()
+            while first < n:
+                part = min(n - first, most)
+                lay_out(layout, args, operands, first, part, seed, offset, launcher.block)
+                launch(here.kernel, intake.stream, part, launcher.block, launcher.shared, args)
+                first += part
+            intake.after()
+        finally:
+            intake.device.pop(pushed)
+        return 0
 
 
 cdef Kind kind_of(argument, bint shared) except *:

@@ -30,11 +30,12 @@ cdef extern from "phasespace/program_args.h" namespace "madspace" nogil:
         pass
     PhiloxKeys philox_keys(unsigned long long seed)
     cdef struct ProgramHead:
-        long long n
+        int n
+        unsigned int n_steps
         unsigned long long offset
         PhiloxKeys keys
-        unsigned int n_steps, unused
         ProgramRange section[kProgramSections]
+    int kMostEvents
     int kColumnWords
     int kFourWords
     int kSmallProgram
@@ -74,13 +75,18 @@ cdef cppclass LaidOut:
 cdef class Layout:
     cdef LaidOut it
     cdef int n_rows
+    cdef bint chains_only
     cdef int add_code(self, code, constants) except -1
     cdef void add_word(self, uint32_t word, bint is_row)
 
 
-# Fills in what the kernel gets; operands without an address are numbers, whose bits are shape[0].
-cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
-                  int block) noexcept nogil
+# Returns how many events one launch may take.
+cdef int64_t most_events(const LaidOut* layout, const Operand* operands) noexcept nogil
+
+# Fills in what the kernel gets for n events from `first` on; operands without an address are numbers, whose bits are
+# shape[0].
+cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t first, int64_t n, uint64_t seed,
+                  uint64_t offset, int block) noexcept nogil
 
 
 # How a program is launched on a device.

@@ -17,14 +17,19 @@ from madspace.phasespace.rows import Store, assign_rows
 
 
 cdef enum:
-    LARGE_BLOCK = 256            # threads, the most that the interpreter takes
-    FUSED_BLOCK = 256            # measured for fused chains: smaller ones are up to 10 % slower
+    FUSED_BLOCK = 256            # threads, the most that a fused kernel is written for
     SMALL_BLOCK = 64
     WARP = 32
     REGISTERS = 65536            # of a multiprocessor
     FREE_SHARED = 49152          # bytes of dynamic shared memory that every launch may ask for
     BLOCK_SHARED = 1024          # bytes of shared memory that the system takes of each block
+    MOST_STRIDE = 2147483647     # bytes from event to event that a kernel can multiply by
     MAX_ROWS = 65535             # a row has 16 bits, all of them set for none
+
+
+# The sections of ops.def that the kernel program_chain has lie before the one and from the other on.
+cdef str END_OF_BASIC = "obs_e"
+cdef str FIRST_OF_CHAINS = "com_p_in"
 
 
 cdef class Layout:
@@ -69,6 +74,7 @@ cdef class Layout:
             memcpy(&bits, &number, 8)
             self.it.constants.push_back(bits)
         table = op_table()
+        self.chains_only = True
         self.it.head.n_steps = len(code)
         for step in code:
             if isinstance(step, Store):
@@ -82,6 +88,7 @@ cdef class Layout:
                 raise UnsupportedOpError(f"function: expected at most {kMaxProgramValues} values of an operation on a "
                                          f"GPU, got {max(n_in, n_out)}")
             op = table[step.op][0]
+            self.chains_only = self.chains_only and (op < table[END_OF_BASIC][0] or op >= table[FIRST_OF_CHAINS][0])
             self.add_word(<uint32_t>op | <uint32_t>n_in << 10 | <uint32_t>n_out << 21, False)
             for row in (*step.inputs, *step.outputs):
                 self.add_word(<uint32_t>row, True)
@@ -92,8 +99,33 @@ cdef class Layout:
         self.it.is_row.push_back(is_row)
 
 
-cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uint64_t seed, uint64_t offset,
-                  int block) noexcept nogil:
+cdef int64_t events_of_a_launch = kMostEvents
+
+
+def limit_launches(int64_t n_events):
+    """Let a launch take this many events at most, for tests of larger batches, and return what it took before."""
+    global events_of_a_launch
+    before = events_of_a_launch
+    events_of_a_launch = n_events
+    return before
+
+
+cdef int64_t most_events(const LaidOut* layout, const Operand* operands) noexcept nogil:
+    cdef const Operand* x
+    cdef size_t i
+    cdef int section
+    cdef int64_t stride
+    for section in range(kInputs, kDraws):
+        for i in range(layout.columns[section].size()):
+            x = operands + layout.columns[section][i].operand
+            stride = x.strides[0] * (x.bits // 8)
+            if x.data != NULL and (stride < -MOST_STRIDE or stride > MOST_STRIDE):
+                return 1
+    return events_of_a_launch
+
+
+cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t first, int64_t n, uint64_t seed,
+                  uint64_t offset, int block) noexcept nogil:
     cdef ProgramHead* head = <ProgramHead*>args
     cdef uint64_t* body = <uint64_t*>(args + sizeof(ProgramHead))
     cdef uint32_t* code = <uint32_t*>body
@@ -104,7 +136,7 @@ cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uin
     cdef int section, k
     cdef int64_t place, itemsize, apart
     head[0] = layout.head
-    head.n, head.offset = n, offset
+    head.n, head.offset = <int>n, offset + <uint64_t>first
     if layout.columns[<int>kDraws].size() > 0:
         head.keys = philox_keys(seed)
     for i in range(layout.code.size()):
@@ -123,11 +155,11 @@ cdef void lay_out(LaidOut* layout, char* args, Operand* operands, int64_t n, uin
             column = &layout.columns[section][i]
             x = operands + column.operand
             if x.data == NULL:           # a number
-                word[0], word[1], word[2] = 0, <uint64_t>x.shape[0], column.rows
+                word[0], word[1], word[2] = 0, <uint64_t>x.shape[0], column.rows | <uint64_t>1 << 32
                 word += kColumnWords
                 continue
             itemsize = x.bits // 8
-            place = 0
+            place = 0 if section == kOnceOutputs or section == kOnceIntOutputs else first * x.strides[0]
             for k in range(column.n_index):
                 place += column.index[k] * x.strides[1 + k]
             word[0] = <uint64_t>(x.data + place * itemsize)
@@ -172,33 +204,41 @@ cdef class Plan:
         else:
             here.kernel = fused_module(self.program, self.output_shared, self.drawn, device).get(name)
         here.kernel.function_on(device, stream)
-        here.large.block = min(FUSED_BLOCK, here.kernel.attributes(device).max_threads_per_block)
+        here.large.block = min(FUSED_BLOCK, <int>here.kernel.attributes(device).max_threads_per_block)
         here.small.block = SMALL_BLOCK
         here.large.shared = here.small.shared = 0
         return here
 
     cdef OnDevice interpreted(self, Device device, Stream stream):
-        """Load the interpreter and choose its blocks: those that keep most threads at work."""
+        """Load the interpreter and choose its blocks.
+
+        Large ones, whose warps go through the code together, unless smaller ones keep a fifth more threads at work.
+        """
         cdef OnDevice here = OnDevice.__new__(OnDevice)
         cdef int limit = device.max_shared_per_block, whole = device.max_shared_per_multiprocessor
         cdef int64_t row, need, threads, resident, most = 0
-        cdef int block = LARGE_BLOCK
+        cdef int block
         here.layout = Layout(self.program, self.output_shared, self.places, self.drawn, True)
         row = 8 * here.layout.n_rows
-        name = "program_small" if here.layout.it.nbytes <= <size_t>kSmallProgram else "program_large"
+        if here.layout.it.nbytes > <size_t>kSmallProgram:
+            name = "program_large"
+        else:
+            name = "program_chain" if here.layout.chains_only else "program_small"
         here.kernel = shipped_module("program", device, stream).get(name)
         here.kernel.function_on(device, stream)
-        resident = REGISTERS // here.kernel.attributes(device).registers
+        attributes = here.kernel.attributes(device)
+        resident = REGISTERS // attributes.registers
+        block = attributes.max_threads_per_block
         if row * WARP > limit:
             raise UnsupportedOpError(f"function: expected at most {limit // (8 * WARP)} values at once on "
                                      f"{device.name}, got {row // 8}")
         while block >= WARP:
             need = row * block
             threads = min(whole // (need + BLOCK_SHARED), resident // block) * block
-            if need <= limit and threads > most:
+            if need <= limit and 5 * threads > 6 * most:
                 most = threads
                 here.large.block, here.large.shared = block, <unsigned int>need
-            block //= 2
+            block -= WARP
         here.small = here.large
         if here.large.block > SMALL_BLOCK:
             here.small.block, here.small.shared = SMALL_BLOCK, <unsigned int>(row * SMALL_BLOCK)

@@ -22,9 +22,11 @@ cdef extern from "phasespace/random_args.h" namespace "madspace" nogil:
         PhiloxKeys keys
         unsigned long long offset
         long long n, width
-        unsigned int parts, pairs, events
+        unsigned int parts, pairs, events, inverse
         double* out
     unsigned int kRandomBlock
+    unsigned int kRandomPairs
+    unsigned int kInverseBits
 
 
 cdef enum:
@@ -66,9 +68,12 @@ cdef int fill(Tensor out, uint64_t seed, uint64_t offset) except -1:
         kernel.function_on(device, stream)
         _kernels[device.id] = kernel
     pairs = (args.width + 1) // 2
-    args.parts = <unsigned int>((pairs + kRandomBlock - 1) // kRandomBlock)
-    args.pairs = <unsigned int>min(pairs, kRandomBlock)
-    args.events = kRandomBlock // args.pairs
+    args.parts = <unsigned int>((pairs + kRandomPairs - 1) // kRandomPairs)
+    args.pairs = <unsigned int>min(pairs, kRandomPairs)
+    args.events = kRandomPairs // args.pairs
+    if args.events > 1:
+        args.events &= ~<unsigned int>1
+    args.inverse = ((<unsigned int>1 << kInverseBits) + args.pairs - 1) // args.pairs
     params[0] = &args
     pushed = device.push()
     try:

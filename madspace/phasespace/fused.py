@@ -58,7 +58,7 @@ def fused_threads(program: Program) -> Sequence[int]:
     outside of them is little enough for 384 threads to keep it in the cache.
     """
     if not has_derivatives(program):
-        return 768, 512
+        return 1024, 768, 640, 512
     return (384,) if _is_one_pass(program) else (256,)
 
 
@@ -93,8 +93,8 @@ def fused_source(
     drawn : sequence of int, optional
         The inputs that are random numbers, which the kernel makes itself.
     threads : int, optional
-        How many threads a multiprocessor must hold: 1024 leave 64 registers, 768 leave 80, 512 leave 128, 384 leave 168
-        (in blocks of 128 instead of 256), 256 leave 255.
+        How many threads a multiprocessor must hold, a multiple of 128: 1024 leave 64 registers to each, 768 leave 80,
+        640 leave 96, 512 leave 128, 384 leave 168, 256 leave 255.
     """
     sections = columns(program, output_shared, drawn)
     places = _places(sections)

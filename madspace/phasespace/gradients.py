@@ -14,10 +14,12 @@ from madspace.phasespace.compile import compile_code
 from madspace.phasespace.context import Context
 from madspace.phasespace.derivatives import add_gradients
 from madspace.phasespace.executor import Executor
+from madspace.phasespace.fused_steps import TWO_WAY
 from madspace.phasespace.graph import Graph
 from madspace.phasespace.host_arrays import HOST_KINDS, as_kind_of, checked, common_batch
-from madspace.phasespace.lowering import lower
+from madspace.phasespace.lowering import Lowered, lower
 from madspace.phasespace.program import Program, ProgramArgument
+from madspace.phasespace.scalar_code import special_ops
 from madspace.phasespace.tangents import add_tangents, has_tangents, is_shorter_backwards
 from madspace.phasespace.types import BatchSize, DataType
 from madspace.phasespace.values import NamedValues, Value
@@ -73,18 +75,20 @@ def compile_vjp(
     """
     names, values = graph.outputs.keys(), graph.outputs.values()
     outputs = NamedValues([names[i] for i in positions], [values[i] for i in positions])
-    lowered = lower(Graph(graph.inputs, outputs, graph.locals, graph.globals, graph.instructions), available)
+    graph = Graph(graph.inputs, outputs, graph.locals, graph.globals, graph.instructions)
+    # A step that goes both ways leaves out by itself what is known to be 0, and is not to be taken for a cheaper one.
+    plain = {name: x for name, x in available.items() if name not in special_ops(TWO_WAY)}
+    lowered = lower(graph, plain)
+    asked = _asked(graph, lowered, wanted)
+    is_backwards = is_shorter_backwards(lowered.code, [x for *_, scalars in asked for x in scalars])
+    if most_directions == 0 or not is_backwards:
+        lowered = lower(graph, available)
+        asked = _asked(graph, lowered, wanted)
     code = lowered.code
-    arguments = [
-        *zip(graph.inputs.keys(), graph.inputs.values(), lowered.inputs, strict=True),
-        *((name, value, scalars) for (name, value), scalars in zip(graph.globals, lowered.globals, strict=True)),
-    ]
     gradients = [code.new(len(scalars)) for scalars in lowered.outputs]
     seeds = [pair for pairs in zip(lowered.outputs, gradients, strict=True) for pair in zip(*pairs, strict=True)]
-    asked = [argument for argument, flag in zip(arguments, wanted, strict=True) if flag]
     numbers = [x for *_, scalars in asked for x in scalars]
-    is_forward = len(numbers) <= most_directions and has_tangents(code, numbers, available)
-    if is_forward and not is_shorter_backwards(code, numbers):
+    if not is_backwards and len(numbers) <= most_directions and has_tangents(code, numbers, available):
         found = add_tangents(code, seeds, numbers)
     else:
         found = add_gradients(code, seeds, set(numbers), available)
@@ -92,11 +96,24 @@ def compile_vjp(
     return compile_code(
         code,
         [
-            *((name, value.type, scalars) for name, value, scalars in arguments),
+            *((name, value.type, scalars) for name, value, scalars in _arguments(graph, lowered)),
             *((f"grad_{n}", v.type, x) for n, v, x in zip(outputs.keys(), outputs.values(), gradients, strict=True)),
         ],
         [(f"grad_{name}", value.type, [found.get(x, zero) for x in scalars]) for name, value, scalars in asked],
     )
+
+
+def _arguments(graph: Graph, lowered: Lowered) -> list[tuple[str, Value, tuple[int, ...]]]:
+    """Return name, value and scalars of each argument, then of each global."""
+    return [
+        *zip(graph.inputs.keys(), graph.inputs.values(), lowered.inputs, strict=True),
+        *((name, value, scalars) for (name, value), scalars in zip(graph.globals, lowered.globals, strict=True)),
+    ]
+
+
+def _asked(graph: Graph, lowered: Lowered, wanted: Sequence[bool]) -> list[tuple[str, Value, tuple[int, ...]]]:
+    """Return those of the arguments whose gradients are asked for."""
+    return [argument for argument, flag in zip(_arguments(graph, lowered), wanted, strict=True) if flag]
 
 
 class Gradients:

@@ -3,25 +3,53 @@
 import struct
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from madspace.phasespace import arithmetic
 
-__all__ = ["ScalarCode", "ScalarOp"]
+__all__ = ["ScalarCode", "ScalarOp", "special_ops"]
 
 # The order of their arguments does not matter, up to the payload of a NaN.
 _COMMUTATIVE = frozenset({"add", "add_int", "mul"})
 # What a list of two is, and an empty one.
 _PAIRS = {"reduce_sum": "add", "reduce_product": "mul"}
 _EMPTY = {"reduce_sum": 0.0, "reduce_product": 1.0}
-# Cheaper ops for one value of an input: op, position and value, the op without that input.
-_SPECIAL = (
-    ("stable_invariant_nu", 2, 1.0, "stable_invariant"),
-    ("stable_invariant_nu_inverse", 2, 1.0, "stable_invariant_inverse"),
-    ("stable_invariant_nu", 2, 0.8, "stable_invariant_fifth"),
-    ("t_chain_transfer", 7, 0.0, "t_chain_transfer_uniform"),
-    ("t_chain_transfer", 7, 0.8, "t_chain_transfer_fifth"),
-    ("t_chain_transfer", 7, 1.0, "t_chain_transfer_log"),
+# Cheaper ops where some inputs are constants: op, positions and values of these, the other op and the inputs it takes.
+# The first that fits is taken, and then perhaps another one of what that gave.
+_Special: TypeAlias = tuple[str, dict[int, float], str, tuple[int, ...]]
+
+
+def _without(op: str, inputs: int, constants: dict[int, float], cheaper: str) -> _Special:
+    """Return what leaves out the constants alone."""
+    return op, constants, cheaper, tuple(i for i in range(inputs) if i not in constants)
+
+
+def _transfers(cheaper: str) -> list[_Special]:
+    """Return the transfers of one map whose legs are beams."""
+    legs = {"start": {5: 0.0, 6: 0.0}, "b": {5: 0.0}, "a": {6: 0.0}}
+    return [_without(cheaper, 8, zeros, f"{cheaper}_{name}") for name, zeros in legs.items()]
+
+
+_FRAME = (0, 1, 2, 3, 4)
+_SPECIAL: tuple[_Special, ...] = (
+    _without("stable_invariant_nu", 5, {2: 1.0}, "stable_invariant"),
+    _without("stable_invariant_nu_inverse", 5, {2: 1.0}, "stable_invariant_inverse"),
+    _without("stable_invariant_nu", 5, {2: 0.8}, "stable_invariant_fifth"),
+    _without("t_chain_transfer", 9, {7: 0.0}, "t_chain_transfer_uniform"),
+    _without("t_chain_transfer", 9, {7: 0.8}, "t_chain_transfer_fifth"),
+    _without("t_chain_transfer", 9, {7: 1.0}, "t_chain_transfer_log"),
+    *_transfers("t_chain_transfer_uniform"),
+    *_transfers("t_chain_transfer_fifth"),
+    *_transfers("t_chain_transfer_log"),
+    ("t_chain_scatter", dict.fromkeys(range(9, 16), 0.0), "t_chain_scatter_start", (*_FRAME, 16)),
+    ("t_chain_scatter", {12: 0.0, 13: 0.0, 14: 0.0}, "t_chain_scatter_lower", (*range(12), 16)),
+    ("t_chain_scatter", {15: 0.0}, "t_chain_scatter_upper", (*range(12), 16)),
 )
+
+
+def special_ops(ops: Collection[str]) -> frozenset[str]:
+    """Return the cheaper ops that stand for some ops in special cases, but those that are among them."""
+    return frozenset(cheaper for op, _, cheaper, _ in _SPECIAL if op in ops and cheaper not in ops)
 
 
 @dataclass(frozen=True)
@@ -43,7 +71,7 @@ class ScalarCode:
     """
 
     def __init__(self, available: Collection[str] = ()) -> None:
-        self._special = {(op, i, x): cheaper for op, i, x, cheaper in _SPECIAL if cheaper in available}
+        self._special = [special for special in _SPECIAL if special[2] in available]
         self.n_scalars = 0
         self.ops: list[ScalarOp] = []
         self.constants: dict[int, float] = {}
@@ -74,9 +102,9 @@ class ScalarCode:
             return inputs or (self.constant(_EMPTY[name]),)
         if name in _PAIRS and len(inputs) == 2:
             name = _PAIRS[name]
-        for (op, position, value), cheaper in self._special.items():
-            if name == op and self.constants.get(inputs[position]) == value:
-                name, inputs = cheaper, inputs[:position] + inputs[position + 1 :]
+        for op, constants, cheaper, kept in self._special:
+            if name == op and all(self.constants.get(inputs[i]) == x for i, x in constants.items()):
+                name, inputs = cheaper, tuple(inputs[i] for i in kept)
         known = self._without_op(name, inputs)
         if known is not None:
             return (known,)

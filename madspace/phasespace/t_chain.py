@@ -76,7 +76,10 @@ class Chain:
         """Add the map to a builder and return the momenta, beams first, and the Jacobian."""
         kinematics = _Kinematics(self, builder, com_energy, masses)
         n = len(self.order)
-        mass, excess, weight = kinematics.energy, kinematics.excess, kinematics.weight
+        beams = builder.com_p_in(kinematics.energy)
+        mass, excess = kinematics.energy, kinematics.excess
+        # Here and not in the end, so that no number has to be kept for it.
+        weight = builder.t_chain_weight(kinematics.weight, builder.stack(randoms))
         blocks = []
         for step in range(n - 1):
             recoil, rest_excess, block_excess, weight = builder.t_chain_recoil(
@@ -99,8 +102,8 @@ class Chain:
             plus, minus = builder.light_cone(momentum, kinematics.masses[particle])
             legs.peel(step, t_abs, recoil_momentum, plus, minus, momentum)
         momenta[self.last] = legs.total
-        det = builder.t_chain_weight(weight, builder.stack(randoms))
-        return [*builder.com_p_in(kinematics.energy), *(momenta[i] for i in range(n + 1))], det
+        det = builder.max(weight, _ZERO)  # NaN becomes 0
+        return [*beams, *(momenta[i] for i in range(n + 1))], det
 
     def inverse(
         self, builder: FunctionBuilder, momenta: Sequence[Value], com_energy: Value, masses: Sequence[Value]

@@ -14,6 +14,9 @@ __all__ = ["add_tangents", "has_tangents", "is_shorter_backwards"]
 # Besides those that have adjoints.
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "sqrt", "square", "reduce_sum", "reduce_product"})
 
+# What goes back by arithmetic as well.
+_CHOICES = frozenset({"abs", "max", "min"})
+
 
 def has_tangents(code: ScalarCode, wanted: Sequence[int], available: Mapping[str, tuple[int, int, int]]) -> bool:
     """Tell whether all ops that depend on some scalars have slopes.
@@ -42,7 +45,7 @@ def is_shorter_backwards(code: ScalarCode, wanted: Sequence[int]) -> bool:
         The scalars whose gradients are asked for.
     """
     ops, _ = code.ops_behind(wanted)
-    return all(op.name in _ARITHMETIC or op.name in ONE_PASS for op in ops)
+    return all(op.name in _ARITHMETIC or op.name in _CHOICES or op.name in ONE_PASS for op in ops)
 
 
 def add_tangents(code: ScalarCode, seeds: Sequence[tuple[int, int]], wanted: Sequence[int]) -> Mapping[int, int]:

@@ -141,7 +141,9 @@ def make(name):
         *start, mass, m1, m2, excess, a, b = p.block([one(2e5) * r(), r()])
         return *start, mass, m1, m2, excess, a, b, one(0.7), one(2.0)
     if name.startswith("t_chain_transfer"):
-        return (*p.block([r()]), *([one(0.7)] if name == "t_chain_transfer" else []), one(2.0))
+        *start, a, b = p.block([r()])
+        legs = {"start": [], "a": [a], "b": [b]}.get(name.rpartition("_")[2], [a, b])
+        return (*start, *legs, *([one(0.7)] if name == "t_chain_transfer" else []), one(2.0))
     if name.startswith("t_chain_scatter"):
         total, mass, sums, *_ = p.chain()
         energies = (mass**2 + 80.0**2 - 20.0**2) / (2 * mass), (mass**2 - 80.0**2 + 20.0**2) / (2 * mass)
@@ -149,6 +151,10 @@ def make(name):
         c = 2 * r() - 1
         frame = *energies, size * c, size * np.sqrt(1 - c * c), mass
         sign = one(-1.0)
+        if name == "t_chain_scatter_start":
+            return r(), *frame[:-1], sign
+        if name in ("t_chain_scatter_lower", "t_chain_scatter_upper"):
+            return r(), *frame, one(80.0), one(20.0), total, sign
         if name == "t_chain_scatter":
             return r(), *frame, one(80.0), one(20.0), total, *sums, sign
         out = call_op("t_chain_scatter", r(), *frame, one(80.0), one(20.0), total, *sums, sign)

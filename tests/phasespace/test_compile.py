@@ -167,6 +167,27 @@ def test_cheaper_ops_for_special_powers(power, available, op):
     assert (step.op, len(step.inputs)) == (op, 5 if op == "stable_invariant_nu" else 4)
 
 
+@pytest.mark.parametrize(
+    ("order", "power", "transfers", "scatters"),
+    [
+        ([0, 1], 0.8, ["fifth_start", "fifth_a"], ["start", "upper"]),
+        ([0, 1, 2, 3], 0.8, ["fifth_start", "fifth_b", "fifth_b", "fifth_a"], ["start", "upper", "upper", "upper"]),
+        ([1, 0], 0.8, ["fifth_start", "fifth_b"], ["start", "lower"]),
+        # The middle one comes last: both its legs are propagators.
+        ([2, 0, 1], 1.0, ["log_start", "log_a", "log"], ["start", "lower", ""]),
+        ([0, 2, 1], 0.0, ["uniform_start", "uniform_a", "uniform"], ["start", "upper", ""]),
+        # Other powers have one form for all legs.
+        ([0, 1], 0.7, ["", ""], ["start", "upper"]),
+    ],
+)
+def test_blocks_next_to_a_beam_take_cheaper_ops(order, power, transfers, scatters):
+    function = madspace.TPropagatorMapping(order, power).forward_function()
+    steps = [step.op for step in compile_graph(function, _programs.op_table()).steps]
+    for name, expected in (("t_chain_transfer", transfers), ("t_chain_scatter", scatters)):
+        found = [step.removeprefix(name).removeprefix("_") for step in steps if step.startswith(name)]
+        assert found == expected
+
+
 def test_more_than_one_batch_size():
     other = Type(madspace.float, madspace.BatchSize("other"), [])
     with pytest.raises(madspace.ShapeError, match="x1: expected batch size batch_size, as the inputs before it"):

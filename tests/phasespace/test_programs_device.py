@@ -15,6 +15,7 @@ from madspace import (
     batch_int,
     single_float,
 )
+from madspace.phasespace._program_plan import limit_launches
 
 # Their limits of |t| are differences of what the momenta give, so they keep fewer digits.
 TOLERANCES = {"t_chain_forward": 1e-7, "t_chain_inverse": 1e-7, "event_forward": 1e-7}
@@ -99,6 +100,33 @@ def test_integers_start_anywhere():
     out = whole[1:].reshape((50, 3))
     FunctionRuntime(function_of([batch_int], fill)).arrays(put(n), out=[out])
     np.testing.assert_array_equal(whole.numpy(), [-77, *np.stack([n, n + 1, n], axis=1).ravel()])
+
+
+@pytest.mark.parametrize("kernels", ["shipped", "interpreted"])
+def test_what_one_launch_does_not_take(fake, program_kernels, kernels):
+    """Random numbers and results go on where the launch before ended; what all events share stays."""
+    mapping, n = madspace.TPropagatorMapping([0, 1], 0.8), 70
+    runtime = FunctionRuntime(mapping.forward_function())
+    runtime._kernels = kernels
+    randoms = list(np.random.default_rng(8).random((5, n)))
+    conditions = [np.array([500.0]), np.zeros(1), np.linspace(0.0, 20.0, n), np.full(1, 3.0)]
+    before = limit_launches(32)
+    try:
+        for arrays in (randoms, [None] * 5):
+            fake.clear_log()
+            results = runtime.call(
+                [*(x if x is None else put(x)[0] for x in arrays), *put(*conditions)], seed=3, offset=11, n_events=n
+            )
+            assert len(fake.log("cuLaunchKernel")) == 3
+            limit_launches(before)
+            whole = runtime.call(
+                [*(x if x is None else put(x)[0] for x in arrays), *put(*conditions)], seed=3, offset=11, n_events=n
+            )
+            limit_launches(32)
+            for result, reference in zip(results, whole, strict=True):
+                np.testing.assert_array_equal(result.numpy(), reference.numpy())
+    finally:
+        limit_launches(before)
 
 
 def test_what_stands_for_every_event():

@@ -9,7 +9,7 @@ from madspace import FunctionRuntime, batch_float, batch_four_vec, batch_int, si
 from madspace.cpu._programs import op_table
 from madspace.phasespace import jit
 from madspace.phasespace.compile import compile_graph
-from madspace.phasespace.fused import fused_name
+from madspace.phasespace.fused import fused_name, fused_source
 
 pytestmark = pytest.mark.needs("nvrtc")
 
@@ -156,3 +156,13 @@ def test_the_launched_kernel(fake, program_kernels):
         runtime.call(arrays)
         names = [call.args["name"] for call in fake.log("cuLibraryGetKernel")]
         assert [name.startswith(prefix) for name in names] == [True], names
+
+
+@pytest.mark.parametrize(
+    ("threads", "bounds"), [(1024, "256, 4"), (768, "256, 3"), (640, "128, 5"), (512, "256, 2"), (256, "256, 1")]
+)
+def test_blocks_share_a_multiprocessor(threads, bounds):
+    function, _ = fuse_programs.mapped(2)
+    program = compile_graph(function, op_table())
+    text = fused_source(program, [False] * len(program.outputs), threads=threads)
+    assert f"__launch_bounds__({bounds})" in text

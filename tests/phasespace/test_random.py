@@ -42,7 +42,7 @@ def test_known_answers():
         assert philox(np.array([words[:4]]), words[4:])[0].tolist() == answer
 
 
-@pytest.mark.parametrize("width", [1, 2, 5, 8])
+@pytest.mark.parametrize("width", [1, 2, 5, 8, 2047, 2050, 4099])
 @pytest.mark.parametrize(
     ("seed", "offset"), [(0, 0), (7, 3), (2**64 - 1, 2**32 - 5), (12345678901234567890, 2**64 - 9)]
 )

@@ -329,3 +329,19 @@ def test_the_same_on_every_device(place, program_kernels, pt_min):
     *back, inverse = place.get(mapping.map_inverse([place.put(x) for x in given]))
     np.testing.assert_allclose(back, r, rtol=0, atol=1e-9)
     np.testing.assert_allclose(inverse * det, 1.0, rtol=1e-9)
+
+
+def test_random_numbers_outside_are_those_at_the_end(place, program_kernels):
+    """To the last bit and the sign of zero, but for the weight."""
+    mapping, masses = TPropagatorMapping([0, 2, 1], 0.8), [80.0, 5.0, 0.0, 91.0]
+    edges = {-0.0: 0.0, -1e-300: 0.0, -np.inf: 0.0, np.nan: 0.0, np.inf: 1.0, np.nextafter(1.0, 2.0): 1.0, 1.0: 1.0}
+    dim, size = mapping.random_dim(), len(edges) * mapping.random_dim()
+    r = np.random.default_rng(4).random((dim, size))
+    wanted = r.copy()
+    for event, (number, (edge, end)) in enumerate(itertools.product(range(dim), edges.items())):
+        r[number, event], wanted[number, event] = edge, end
+    p, det = place.map(mapping, r, 500.0, masses)
+    p_end, det_end = place.map(mapping, wanted, 500.0, masses)
+    np.testing.assert_array_equal(np.ascontiguousarray(p).view(np.int64), np.ascontiguousarray(p_end).view(np.int64))
+    inside = ((r >= 0.0) & (r <= 1.0)).all(axis=0)
+    np.testing.assert_array_equal(det, np.where(inside, det_end, 0.0))

@@ -16,7 +16,7 @@ SOURCES = HERE.parent.parent / "cuda_src"
 KERNELS = {
     "kda": [f"kda_{stem}_{d}" for stem in ("forward", "prepare", "scan", "decode") for d in (64, 128)]
     + ["kda_forward_wide_128"],
-    "phasespace": ["program_small", "program_large", "random_uniform"],
+    "phasespace": ["program_small", "program_large", "program_chain", "random_uniform"],
 }
 FUSED_HEAD = """
 #include "machine.h"

@@ -20,4 +20,5 @@ char* machine::shared = reinterpret_cast<char*>(program_memory);
 
 TWIN(program_small, ProgramArgs<kSmallProgram>)
 TWIN(program_large, ProgramArgs<kLargeProgram>)
+TWIN(program_chain, ProgramArgs<kSmallProgram>)
 TWIN(random_uniform, RandomArgs)
