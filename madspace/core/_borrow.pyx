@@ -6,11 +6,14 @@ from libc.stdint cimport int64_t, uint8_t, uintptr_t
 
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA, DLTensor
 from madspace.core._dtypes cimport dtype_codes, is_known
+from madspace.core._facts cimport Facts
 from madspace.core._layout cimport compact_strides
 from madspace.core._operand cimport Operand
 from madspace.core._recording cimport n_recordings
-from madspace.core.dlpack cimport Facts, is_lazy
+from madspace.core.dlpack cimport is_lazy
 from madspace.core.tensor cimport MAX_NDIM
+
+from madspace.errors import DTypeError
 
 
 cdef object _dtype = None           # what CuPy told last, and what that is in DLPack's numbers
@@ -68,7 +71,10 @@ cdef bint borrow_from_cupy(object array, Operand* operand) except -1:
     cdef int i
     memory, dtype = array.data, array.dtype
     if dtype is not _dtype:
-        dtype_codes(dtype, "dtype", &_code, &_bits)
+        try:
+            dtype_codes(dtype, "dtype", &_code, &_bits)
+        except DTypeError:
+            return False                # taking it over names the argument
         _dtype = dtype
     if len(shape) > MAX_NDIM:
         return False

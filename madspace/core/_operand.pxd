@@ -1,4 +1,3 @@
-from cuda.bindings.cydriver cimport CUstream
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from madspace.core._uses cimport Work
@@ -32,7 +31,7 @@ cdef class Intake:
     cdef object first_array_
     cdef Tensor first_           # that array, imported; None where it is lent
     cdef Operand first_lent_
-    cdef CUstream lender_        # the stream behind which what is lent on a device was written; NULL where nothing is
+    cdef Stream lender_          # behind which what is lent on a device was written; None where nothing is
     cdef void* lender_type_      # of the arrays that were found to be lent behind it
     cdef list reads_             # tensors with memory to be ordered
     cdef list writes_

@@ -1,28 +1,7 @@
-from cuda.bindings.cydriver cimport CUstream
-
 from madspace.core._dlpack_abi cimport DLDataType, DLDevice, DLTensor, ExchangeTable, ManagedTensor
-from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor
 
-
-# What was found out about a type. It does not keep the type: the entry goes with it, before its address comes again.
-cdef class Facts:
-    cdef const ExchangeTable* table     # NULL where it has none, or an incompatible one
-    cdef int level                      # how many keywords its __dlpack__ was found not to know
-    cdef bint writable                  # all of its arrays can be written to
-    cdef object cupy_stream             # cupy.cuda.get_current_stream for CuPy's arrays, else None
-    cdef object reference
-
-cdef Facts facts_of(type t)
-
-# The exchange table of a type (a torch.Tensor's, say). Cached per type.
-cdef const ExchangeTable* exchange_table(type t) except? NULL
-
-# Handle of the stream on which the framework of a type works now on a device, never 0; NULL where it does not tell.
-cdef CUstream current_handle(Facts facts, int device_id) except? NULL
-# A Stream for such a handle.
-cdef Stream told_stream(Device device, CUstream handle)
 
 # Whether elements may not be as they are in memory: torch's views that are conjugated or negated when they are read.
 cdef bint is_lazy(object array, const DLTensor* view) except -1

@@ -1,0 +1,1 @@
+"""No public names: arrays that are used while their caller holds them."""
