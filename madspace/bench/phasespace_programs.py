@@ -6,6 +6,7 @@ Results are compared with those of the CPU before anything is timed.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 import madspace
 from madspace import random
 from madspace.bench.terminal import table
-from madspace.bench.timing import COPY_BANDWIDTH, interleaved
+from madspace.bench.timing import COPY_BANDWIDTH, by_events, interleaved
 
 REPEATS = 20
 SEED = 1
@@ -91,10 +92,10 @@ def cases(n: int, stream: madspace.Stream) -> Iterator[tuple[str, Callable[[], C
             for how in ("read", "read shared", "own"):
                 if kernels == "shipped" or how == "read":
                     name = f"program {kernels} order={order} {how} n={n}"
-                    yield name, lambda a=(order, n, kernels, stream, how): mapped(*a)
-    yield f"program gradients order=[0, 1] n={n}", lambda: gradients([0, 1], n, stream)
+                    yield name, partial(mapped, order, n, kernels, stream, how)
+    yield f"program gradients order=[0, 1] n={n}", partial(gradients, [0, 1], n, stream)
     for width in (5, 8):
-        yield f"program uniform width={width} n={n}", lambda width=width: uniform(width, n, stream)
+        yield f"program uniform width={width} n={n}", partial(uniform, width, n, stream)
 
 
 def measure(case: Case, stream: madspace.Stream, rounds: int) -> dict[str, Any]:
@@ -104,17 +105,12 @@ def measure(case: Case, stream: madspace.Stream, rounds: int) -> dict[str, Any]:
         x, y = found.numpy()[:N_CHECKED], np.asarray(wanted.numpy() if hasattr(wanted, "numpy") else wanted)
         if not np.abs(x - y).max() <= 1e-9 * np.abs(y).max():
             raise RuntimeError("other results than on the CPU")
-    first, last = (madspace.Event(stream.device, timing=True) for _ in range(2))
 
-    def device() -> float:
-        stream.synchronize()
-        first.record(stream)
+    def launch() -> None:
         for _ in range(REPEATS):
             call()
-        last.record(stream)
-        last.synchronize()
-        return last.elapsed_since(first) * 1e-3 / REPEATS
 
+    device = by_events(stream, launch, REPEATS)
     interleaved({"device": device}, 2)
     result: dict[str, Any] = interleaved({"device": device}, rounds)
     result["floor"] = nbytes / COPY_BANDWIDTH * 1e6
