@@ -76,6 +76,5 @@ cdef list listed(object arrays, str name)        # TypeError for what is no sequ
 cdef object hand_over(Tensor result, object like, Stream consumer)
 
 # A new array of the kind of `like`, the first one, from the allocator of its library, which knows what to do in a
-# capture of its own; None where the library gives none. It is made for the library's current stream: that must be the
-# call's.
+# capture of its own; None where the library gives none, or works on another stream than the call's.
 cdef object framework_array(Intake intake, object like, uint8_t code, uint8_t bits, int ndim, int64_t* shape)

@@ -272,10 +272,12 @@ cdef object framework_array(Intake intake, object like, uint8_t code, uint8_t bi
     cdef ManagedTensor* managed = NULL
     cdef int64_t strides[MAX_NDIM]
     cdef DLTensor prototype
+    cdef Stream current
     cdef list told = []
-    if (type(like) is Tensor or table == NULL or table.allocate == NULL or table.to_object == NULL
-            or table.current_stream == NULL
-            or (intake.lender_ is not None and intake.lender_.handle_ != intake.stream.handle_)):
+    if type(like) is Tensor or table == NULL or table.allocate == NULL or table.to_object == NULL:
+        return None
+    current = told_stream(facts_of(type(like)), intake.device_id)
+    if current is None or current.handle_ != intake.stream.handle_:
         return None
     compact_strides(ndim, shape, strides)
     memset(&prototype, 0, sizeof(prototype))
