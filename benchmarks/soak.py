@@ -229,17 +229,23 @@ def compare(
     return {"operations": n, "seconds": seconds, "before": before, "after": after, "grown": grown}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run, compare and print; the exit status is 1 where something has grown."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def options_of(doc: str) -> argparse.ArgumentParser:
+    """Return the parser of the options that every soak has."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--operations", type=int, default=1_000_000, help="default: a million")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random order")
     parser.add_argument("--json", metavar="FILE", help="write the result there")
-    parser.add_argument("--quick", action="store_true", help="twenty thousand operations")
-    options = parser.parse_args(arguments)
-    n = 20_000 if options.quick else options.operations
+    parser.add_argument(
+        "--quick", action="store_const", dest="operations", const=20_000, help="twenty thousand operations"
+    )
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, compare and print; the exit status is 1 where something has grown."""
+    options = options_of(__doc__).parse_args(arguments)
     device = madspace.Device(0)
-    result = compare(Soak(device, options.seed).run, n, lambda: holdings(device), LIMITS)
+    result = compare(Soak(device, options.seed).run, options.operations, lambda: holdings(device), LIMITS)
     if options.json:
         write(options.json, {"provenance": provenance("cuda"), "seed": options.seed} | result)
     return 1 if result["grown"] else 0

@@ -9,7 +9,6 @@ process, the pool and the device hold is noted then and again at the end, both t
 where a figure has grown past its limit.
 """
 
-import argparse
 import contextlib
 import gc
 import importlib
@@ -243,19 +242,14 @@ def holdings(device: madspace.Device | None) -> dict[str, int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run, compare and print; the exit status is 1 where something has grown."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = soak.options_of(__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], help="cuda where there is one")
-    parser.add_argument("--operations", type=int, default=1_000_000, help="default: a million")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random order")
-    parser.add_argument("--json", metavar="FILE", help="write the result there")
-    parser.add_argument("--quick", action="store_true", help="twenty thousand operations")
     options = parser.parse_args(arguments)
-    n = 20_000 if options.quick else options.operations
     where = options.device or ("cuda" if madspace.is_available() else "cpu")
     device = madspace.Device(0) if where == "cuda" else None
     mix = OpsSoak(device, options.seed)
     print(f"{where}: {', '.join(mix.libraries)}")
-    result = soak.compare(mix.run, n, lambda: holdings(device), LIMITS)
+    result = soak.compare(mix.run, options.operations, lambda: holdings(device), LIMITS)
     if options.json:
         about = {"provenance": provenance(where), "seed": options.seed, "libraries": list(mix.libraries)}
         write(options.json, about | result)

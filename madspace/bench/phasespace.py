@@ -26,7 +26,16 @@ from madspace.bench.c_twin import CTwin
 from madspace.bench.latency_cases import matches
 from madspace.bench.phasespace_numpy import numpy_case, numpy_table
 from madspace.bench.terminal import Progress, table
-from madspace.bench.timing import COPY_BANDWIDTH, ENQUEUED, interleaved, into_drained_queue, pinned, timed
+from madspace.bench.timing import (
+    COPY_BANDWIDTH,
+    ENQUEUED,
+    by_events,
+    host_time,
+    interleaved,
+    into_drained_queue,
+    pinned,
+    timed,
+)
 
 ENERGY = 1000.0
 COLD_BYTES = 160e6  # three times the L2 cache of an H200
@@ -80,44 +89,34 @@ def gpu_case(
     with madspace.capture(stream) as recording:
         call()
 
-    def drained(function: Callable[[], None]) -> Callable[[], float]:
-        return into_drained_queue(stream.synchronize, lambda: timed(function, ENQUEUED))
-
     def waited() -> float:
         start = time.perf_counter()
         call()
         stream.synchronize()
         return time.perf_counter() - start
 
-    first, last = madspace.Event(device, timing=True), madspace.Event(device, timing=True)
-
-    def by_events(sets: list[tuple[list[Any], list[Any]]]) -> Callable[[], float]:
+    def over(sets: list[tuple[list[Any], list[Any]]]) -> Callable[[], float]:
         repeats = -(-20 // len(sets)) * len(sets)
 
-        def measure() -> float:
-            stream.synchronize()
-            first.record(stream)
+        def launch() -> None:
             for k in range(repeats):
                 inputs, outputs = sets[k % len(sets)]
                 mapping.map_forward(inputs, out=outputs, stream=stream)
-            last.record(stream)
-            last.synchronize()
-            return last.elapsed_since(first) * 1e-3 / repeats
 
-        return measure
+        return by_events(stream, launch, repeats)
 
     calls = {
-        "host": drained(call),
-        "host_fresh_outputs": drained(call_fresh),
+        "host": host_time(stream.synchronize, call),
+        "host_fresh_outputs": host_time(stream.synchronize, call_fresh),
         "call_and_wait": into_drained_queue(stream.synchronize, waited),
-        "device": by_events([(arrays, out)]),
+        "device": over([(arrays, out)]),
         "c_launch": twin.measurement(twin.kernels(recording), ENQUEUED),
         "c_launch_and_wait": twin.measurement(twin.operation("launch_and_wait"), 1),
     }
     n_sets = 1 + int(COLD_BYTES // nbytes)
     if 1 < n_sets <= MAX_SETS:
         sets = [([x.copy() for x in arrays], [x.copy() for x in out]) for _ in range(n_sets)]
-        calls["cold"] = by_events(sets)
+        calls["cold"] = over(sets)
     interleaved(calls, 1 + rounds // 5)  # first uses load code, fill pools and wake clocks
     result: dict[str, Any] = interleaved(calls, rounds)
     floor = nbytes / COPY_BANDWIDTH * 1e6

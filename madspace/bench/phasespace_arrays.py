@@ -10,7 +10,7 @@ import numpy as np
 import madspace
 from madspace.bench.c_twin import CTwin
 from madspace.bench.terminal import table
-from madspace.bench.timing import ENQUEUED, interleaved, into_drained_queue, timed
+from madspace.bench.timing import ENQUEUED, host_time, interleaved
 
 N_EVENTS = 1000
 
@@ -77,11 +77,7 @@ def case(
             "host_fresh_outputs": lambda: mapping.map_forward(theirs),
             "own": lambda: mapping.map_forward(arrays, out=out, stream=stream),
         }
-
-        def drained(call: Callable[[], Any]) -> Callable[[], float]:
-            return into_drained_queue(stream.synchronize, lambda: timed(call, ENQUEUED))
-
-        measured = {name: drained(call) for name, call in calls.items()}
+        measured = {name: host_time(stream.synchronize, call) for name, call in calls.items()}
         measured["c_launch"] = twin.measurement(twin.kernels(recording), ENQUEUED)
         interleaved(measured, 1 + rounds // 5)
         result: dict[str, Any] = interleaved(measured, rounds)

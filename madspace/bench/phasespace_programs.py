@@ -14,7 +14,7 @@ import numpy as np
 import madspace
 from madspace import random
 from madspace.bench.terminal import table
-from madspace.bench.timing import COPY_BANDWIDTH, interleaved
+from madspace.bench.timing import COPY_BANDWIDTH, by_events, interleaved
 
 REPEATS = 20
 SEED = 1
@@ -105,17 +105,12 @@ def measure(case: Case, stream: madspace.Stream, rounds: int) -> dict[str, Any]:
         x, y = found.numpy()[:N_CHECKED], np.asarray(wanted.numpy() if hasattr(wanted, "numpy") else wanted)
         if not np.abs(x - y).max() <= 1e-9 * np.abs(y).max():
             raise RuntimeError("other results than on the CPU")
-    first, last = (madspace.Event(stream.device, timing=True) for _ in range(2))
 
-    def device() -> float:
-        stream.synchronize()
-        first.record(stream)
+    def launch() -> None:
         for _ in range(REPEATS):
             call()
-        last.record(stream)
-        last.synchronize()
-        return last.elapsed_since(first) * 1e-3 / REPEATS
 
+    device = by_events(stream, launch, REPEATS)
     interleaved({"device": device}, 2)
     result: dict[str, Any] = interleaved({"device": device}, rounds)
     result["floor"] = nbytes / COPY_BANDWIDTH * 1e6

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+import madspace
 from madspace.bench.terminal import Progress
 
 # What is to be measured: seconds of one operation, or of several, one by one.
@@ -114,6 +115,26 @@ def into_drained_queue(wait: Callable[[], object], sample: Callable[[], S]) -> C
         seconds = sample()
         wait()
         return seconds
+
+    return measure
+
+
+def host_time(wait: Callable[[], object], call: Callable[[], Any]) -> Callable[[], float]:
+    """Return a measurement: seconds per call of those that find room in a drained queue."""
+    return into_drained_queue(wait, lambda: timed(call, ENQUEUED))
+
+
+def by_events(stream: madspace.Stream, run: Callable[[], Any], n: int) -> Callable[[], float]:
+    """Return a measurement: seconds of the device per call, where `run` queues n of them on the stream."""
+    first, last = (madspace.Event(stream.device, timing=True) for _ in range(2))
+
+    def measure() -> float:
+        stream.device.synchronize()
+        first.record(stream)
+        run()
+        last.record(stream)
+        last.synchronize()
+        return last.elapsed_since(first) * 1e-3 / n
 
     return measure
 

@@ -11,7 +11,7 @@ import numpy as np
 import madspace
 from madspace.bench.c_twin import CTwin
 from madspace.bench.kda_cases import Call
-from madspace.bench.timing import ENQUEUED, into_drained_queue, timed
+from madspace.bench.timing import ENQUEUED, by_events, into_drained_queue, timed
 
 KINDS = ("own", "torch")
 
@@ -97,18 +97,12 @@ class OwnCall(HostCall):
 
     def batch_by_events(self, n: int) -> Callable[[], float]:
         """Return a measurement: seconds per call of a batch, by events."""
-        first, last = (madspace.Event(self.stream.device, timing=True) for _ in range(2))
 
-        def measure() -> float:
-            self.wait()
-            first.record(self.stream)
+        def run() -> None:
             for _ in range(n):
                 self()
-            last.record(self.stream)
-            last.synchronize()
-            return last.elapsed_since(first) * 1e-3 / n
 
-        return measure
+        return by_events(self.stream, run, n)
 
     def allocations(self, n: int) -> float:
         """Return allocations of the pool per call."""

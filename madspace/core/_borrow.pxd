@@ -1,5 +1,5 @@
+from madspace.core._facts cimport Facts
 from madspace.core._operand cimport Operand
-from madspace.core.dlpack cimport Facts
 
 
 # Describes an array of another package without taking it over: by its exchange table, or CuPy's by its attributes. What

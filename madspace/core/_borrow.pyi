@@ -1,1 +1,1 @@
-"""No public names: arrays of other packages that are read where they are."""
+"""No public names: arrays that are used while their caller holds them."""

@@ -6,10 +6,11 @@ from libc.stdint cimport int64_t
 
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA, DLTensor
 from madspace.core._dtypes cimport is_known
+from madspace.core._facts cimport Facts
 from madspace.core._layout cimport compact_strides
 from madspace.core._operand cimport Operand
 from madspace.core._recording cimport n_recordings
-from madspace.core.dlpack cimport Facts, is_lazy, may_be_lazy
+from madspace.core.dlpack cimport is_lazy, may_be_lazy
 from madspace.core.tensor cimport MAX_NDIM
 
 

@@ -1,6 +1,6 @@
-from cuda.bindings.cydriver cimport CUstream
-
 from madspace.core._operand cimport Operand
+from madspace.core.device cimport Device
+from madspace.core.stream cimport Stream
 
 
 cdef extern from "Python.h":
@@ -23,8 +23,8 @@ cdef class CupyArrays:
     cdef Attribute ptr, device_id
     cdef object last_dtype               # the last one, and what it is in DLPack's numbers
     cdef unsigned char code, bits
-    # Handle of CuPy's current stream on a device; 0 for the legacy default one.
-    cdef CUstream current_handle(self, int device_id) except? NULL
+    cdef Stream last_stream              # what current_stream() returned last
+    cdef Stream current_stream(self, Device device)
     # False for more axes than a Tensor has, and strides between elements.
     cdef bint describe(self, object array, Operand* operand) except -1
 

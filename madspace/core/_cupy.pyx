@@ -8,11 +8,15 @@ from madspace.core._dlpack_abi cimport DEVICE_CUDA
 from madspace.core._dtypes cimport dtype_codes
 from madspace.core._layout cimport compact_strides
 from madspace.core._operand cimport Operand
+from madspace.core.device cimport Device
+from madspace.core.stream cimport Stream, foreign_stream
 from madspace.core.tensor cimport MAX_NDIM
 
 import inspect
 import sys
 import types
+
+from madspace.errors import DTypeError
 
 
 cdef extern from "Python.h":
@@ -42,8 +46,13 @@ cdef Attribute attribute_of(type kind, str name):
 
 @cython.final
 cdef class CupyArrays:
-    cdef CUstream current_handle(self, int device_id) except? NULL:
-        return <CUstream><uintptr_t>self.get_current_stream(device_id).ptr
+    cdef Stream current_stream(self, Device device):
+        cdef Stream last = self.last_stream
+        owner = self.get_current_stream(device.id)
+        if last is None or last.owner_ is not owner or last.device is not device or last.closed_:
+            # CuPy destroys a stream with the object that it is told by, so what belongs to the stream keeps that.
+            self.last_stream = foreign_stream(device, <CUstream><uintptr_t>owner.ptr, owner)
+        return self.last_stream
 
     cdef bint describe(self, object array, Operand* operand) except -1:
         cdef tuple shape = self.shape.of(array), strides = self.strides.of(array)
@@ -54,7 +63,10 @@ cdef class CupyArrays:
             self.ptr, self.device_id = attribute_of(type(memory), "ptr"), attribute_of(type(memory), "device_id")
             self.memory_type = type(memory)
         if dtype is not self.last_dtype:
-            dtype_codes(dtype, "dtype", &self.code, &self.bits)
+            try:
+                dtype_codes(dtype, "dtype", &self.code, &self.bits)
+            except DTypeError:
+                return False                # taking it over names the argument
             self.last_dtype = dtype
         if len(shape) > MAX_NDIM:
             return False

@@ -1,4 +1,3 @@
-from cuda.bindings.cydriver cimport CUstream
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from madspace.core._uses cimport Work
@@ -32,7 +31,7 @@ cdef class Intake:
     cdef object first_array_
     cdef Tensor first_           # that array, imported; None where it is lent
     cdef Operand first_lent_
-    cdef CUstream lender_        # the stream behind which what is lent on a device was written; NULL where nothing is
+    cdef Stream lender_          # behind which what is lent on a device was written; None where nothing is
     cdef void* lender_type_      # of the arrays that were found to be lent behind it
     cdef list reads_             # tensors with memory to be ordered
     cdef list writes_
@@ -80,6 +79,5 @@ cdef list listed(object arrays, str name)        # TypeError for what is no sequ
 cdef object hand_over(Tensor result, object like, Stream consumer)
 
 # A new array of the kind of `like`, the first one, from the allocator of its library, which knows what to do in a
-# capture of its own; None where the library gives none. It is made for the library's current stream: that must be the
-# call's.
+# capture of its own; None where the library gives none, or works on another stream than the call's.
 cdef object framework_array(Intake intake, object like, uint8_t code, uint8_t bits, int ndim, int64_t* shape)

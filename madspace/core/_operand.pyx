@@ -8,21 +8,20 @@ from madspace.errors import DeviceMismatchError, MadspaceError
 
 from cpython.exc cimport PyErr_Occurred
 from cpython.ref cimport Py_DECREF, PyObject
-from cuda.bindings.cydriver cimport CUstream
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from madspace.core._borrow cimport borrow
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
+from madspace.core._facts cimport Facts, exchange_table, facts_of, told_stream
 from madspace.core._foreign cimport look_at_some, n_held, order_inside
 from madspace.core._layout cimport compact_strides
 from madspace.core._recording cimport n_recordings
-from madspace.core._uses cimport work_on
+from madspace.core._uses cimport finish_unnoted, work_on
 from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport get_device
 from madspace.core.dlpack cimport (
-    DLTensor, ExchangeTable, Facts, ManagedTensor, current_handle, exchange_table, export_managed, facts_of,
-    framework_stream, import_array, told_stream,
+    DLTensor, ExchangeTable, ManagedTensor, export_managed, framework_stream, import_array,
 )
 from madspace.core.event cimport order
 from madspace.core.stream cimport Stream, as_stream, own_stream
@@ -59,14 +58,14 @@ cdef class Intake:
                 raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
             return 0
         if self.first_ is None:
-            self.lender_ = current_handle(facts_of(kind), self.device_id)
+            self.lender_ = told_stream(facts_of(kind), self.device_id)
             self.lender_type_ = <void*>kind
         if stream is not None:
             self.stream = as_stream(stream, self.device)
             return 0
         self.stream = chosen_stream(self.device)
         if self.stream is None and type(first) is not Tensor:
-            self.stream = framework_stream(first) if self.lender_ == NULL else told_stream(self.device, self.lender_)
+            self.stream = framework_stream(first) if self.lender_ is None else self.lender_
         if self.stream is None:
             self.stream = own_stream(self.device)
         return 0
@@ -101,7 +100,7 @@ cdef class Intake:
     cdef bint lent(self, Operand* operand, object array, bint write) except -1:
         """Describe an array that its package lends behind the same stream as others of the call, if there are any."""
         cdef Facts facts
-        cdef CUstream current
+        cdef Stream current
         cdef type kind = type(array)
         if array is self.first_array_ and not write:
             operand[0] = self.first_lent_
@@ -109,12 +108,14 @@ cdef class Intake:
         facts = facts_of(kind)
         if not borrow(array, facts, write, operand):
             return False
-        if operand.device_type != DEVICE_CUDA or <void*>kind == self.lender_type_:
+        if self.device is None or operand.device_type != DEVICE_CUDA or operand.device_id != self.device_id:
+            return True                 # on the CPU, or refused
+        if <void*>kind == self.lender_type_:
             return True
-        current = current_handle(facts, operand.device_id)
-        if self.lender_ == NULL:
+        current = told_stream(facts, operand.device_id)
+        if self.lender_ is None:
             self.lender_, self.lender_type_ = current, <void*>kind
-        return self.lender_ == current
+        return self.lender_.handle_ == current.handle_
 
     cdef int check_device(self, int32_t device_type, int32_t device_id, str name) except -1:
         if device_type != self.device_type or device_id != self.device_id:
@@ -138,8 +139,8 @@ cdef class Intake:
             return 0
         if n_held != 0:
             look_at_some(self.stream)
-        if self.lender_ != NULL:
-            order(self.device, self.lender_, self.stream.handle_)
+        if self.lender_ is not None:
+            order(self.device, self.lender_.handle_, self.stream.handle_)
         if self.known_ is not None:
             self.come_behind(self.known_, 0, self.n_known_inputs_, False)
             self.come_behind(self.known_, self.n_known_inputs_, len(self.known_), True)
@@ -170,11 +171,12 @@ cdef class Intake:
         if self.known_ is not None:
             error = self.note(self.known_, 0, self.n_known_inputs_, False, error)
             error = self.note(self.known_, self.n_known_inputs_, len(self.known_), True, error)
-        if self.lender_ != NULL and self.lender_ != self.stream.handle_:
+        if self.lender_ is not None:
             try:        # the package reuses the memory in the order of its own stream
-                order_inside(self.device, self.stream.handle_, self.lender_)
+                order_inside(self.device, self.stream.handle_, self.lender_.handle_)
             except Exception as failure:
                 error = error or failure
+                finish_unnoted(self.stream)
         if error is not None:
             raise error
         return 0
@@ -273,10 +275,12 @@ cdef object framework_array(Intake intake, object like, uint8_t code, uint8_t bi
     cdef ManagedTensor* managed = NULL
     cdef int64_t strides[MAX_NDIM]
     cdef DLTensor prototype
+    cdef Stream current
     cdef list told = []
-    if (type(like) is Tensor or table == NULL or table.allocate == NULL or table.to_object == NULL
-            or table.current_stream == NULL
-            or (intake.lender_ != NULL and intake.lender_ != intake.stream.handle_)):
+    if type(like) is Tensor or table == NULL or table.allocate == NULL or table.to_object == NULL:
+        return None
+    current = told_stream(facts_of(type(like)), intake.device_id)
+    if current is None or current.handle_ != intake.stream.handle_:
         return None
     compact_strides(ndim, shape, strides)
     memset(&prototype, 0, sizeof(prototype))

@@ -1,30 +1,8 @@
-from cuda.bindings.cydriver cimport CUstream
-
-from madspace.core._cupy cimport CupyArrays
 from madspace.core._dlpack_abi cimport DLDataType, DLDevice, DLTensor, ExchangeTable, ManagedTensor
 from madspace.core._dtypes cimport CODE_COMPLEX, CODE_FLOAT
-from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor
 
-
-# What was found out about a type. It does not keep the type: the entry goes with it, before its address comes again.
-cdef class Facts:
-    cdef const ExchangeTable* table     # NULL where it has none, or an incompatible one
-    cdef int level                      # how many keywords its __dlpack__ was found not to know
-    cdef bint writable                  # all of its arrays can be written to
-    cdef CupyArrays cupy                # where its arrays are CuPy's, else None
-    cdef object reference
-
-cdef Facts facts_of(type t)
-
-# The exchange table of a type (a torch.Tensor's, say). Cached per type.
-cdef const ExchangeTable* exchange_table(type t) except? NULL
-
-# Handle of the stream on which the framework of a type works now on a device, never 0; NULL where it does not tell.
-cdef CUstream current_handle(Facts facts, int device_id) except? NULL
-# A Stream for such a handle.
-cdef Stream told_stream(Device device, CUstream handle)
 
 # Whether elements are not as they are in memory: torch's views that are conjugated or negated when they are read. It
 # marks them without touching the elements, and does not say so in DLPack: it has to be asked where that may be, which

@@ -1,18 +1,15 @@
 """DLPack in both directions: the C exchange tables, capsules, and the way from any array to a Tensor."""
-cimport cython
-from cpython.exc cimport PyErr_Occurred
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from cpython.ref cimport PyObject
 from cuda.bindings.cydriver cimport CUdeviceptr, CUstream
 from libc.stdint cimport int32_t, uintptr_t
 
 from madspace.core cimport _driver
-from madspace.core._cupy cimport cupy_arrays
 from madspace.core._dlpack_abi cimport (
     DEVICE_CPU, DEVICE_CUDA, DEVICE_MANAGED, DEVICE_PINNED, DLPACK_MAJOR, DLPACK_MINOR, DLTensor, ExchangeTable,
     FLAG_READ_ONLY, ManagedTensor,
 )
 from madspace.core._dtypes cimport is_known
+from madspace.core._facts cimport Facts, exchange_table, facts_of, reraise, told_stream
 from madspace.core._foreign cimport Foreign, adopt_capsule, adopt_managed, foreign_view
 from madspace.core._interfaces cimport import_cuda_interface, import_host_array, interface_device
 from madspace.core._managed cimport managed_owner, new_managed
@@ -20,10 +17,8 @@ from madspace.core._uses cimport PER_THREAD, lasting
 from madspace.core.current cimport chosen_stream, pick_stream
 from madspace.core.device cimport get_device
 from madspace.core.event cimport order
-from madspace.core.stream cimport Stream, foreign_stream
+from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor, make_tensor
-
-import weakref
 
 import numpy as np
 
@@ -32,91 +27,6 @@ from madspace.errors import DeviceMismatchError, DTypeError
 
 cdef tuple _max_version = (DLPACK_MAJOR, DLPACK_MINOR)
 cdef type _ndarray = np.ndarray
-# Owner of the streams that exchange tables tell: frameworks never destroy those.
-cdef str _framework = "the framework"
-
-
-@cython.final
-cdef class Facts:
-    pass
-
-
-cdef dict _facts = {}                   # {address of a type: Facts}
-cdef void* _last_type = NULL            # what was asked for last, which is mostly what is asked for next
-cdef Facts _last_facts = None
-cdef Stream _last_stream = None         # what told_stream() returned last
-
-
-cdef const ExchangeTable* exchange_table(type t) except? NULL:
-    return facts_of(t).table
-
-
-cdef Facts facts_of(type t):
-    global _last_type, _last_facts
-    cdef Facts facts
-    if <void*>t != _last_type:
-        facts = _facts.get(<uintptr_t><void*>t)
-        _last_facts = new_facts(t) if facts is None else facts
-        _last_type = <void*>t
-    return _last_facts
-
-
-cdef Facts new_facts(type t):
-    cdef uintptr_t address = <uintptr_t><void*>t
-    cdef Facts facts = Facts.__new__(Facts)
-    facts.table = <const ExchangeTable*><uintptr_t>find_table(t)
-    # A table that lends does not tell what is read-only, but nothing of torch's is.
-    facts.writable = comes_from(t, "torch")
-    if facts.table is NULL and comes_from(t, "cupy"):
-        facts.cupy = cupy_arrays(t)
-    facts.reference = weakref.ref(t, lambda _: forget(address))
-    _facts[address] = facts
-    return facts
-
-
-cdef bint comes_from(type t, str package):
-    """Tell whether a class, or one that it stands on, is of a package."""
-    return any([str(getattr(base, "__module__", "")).partition(".")[0] == package for base in t.__mro__])
-
-
-cdef CUstream current_handle(Facts facts, int device_id) except? NULL:
-    cdef void* told = NULL
-    if facts.cupy is not None:
-        told = <void*>facts.cupy.current_handle(device_id)
-    elif facts.table is NULL or facts.table.current_stream is NULL:
-        return NULL
-    elif facts.table.current_stream(DEVICE_CUDA, device_id, &told) != 0:
-        reraise("array")
-    # The legacy default stream may be told as 0.
-    return <CUstream>told if told is not NULL else <CUstream><uintptr_t>1
-
-
-cdef Stream told_stream(Device device, CUstream handle):
-    global _last_stream
-    cdef Stream stream = _last_stream
-    if stream is None or stream.handle_ != handle or stream.device is not device or stream.closed_:
-        stream = _last_stream = foreign_stream(device, handle, _framework)
-    return stream
-
-
-cdef object forget(uintptr_t address):
-    global _last_type, _last_facts
-    _facts.pop(address, None)
-    if <uintptr_t>_last_type == address:
-        _last_type, _last_facts = NULL, None
-
-
-cdef object find_table(type t):
-    cdef const ExchangeTable* table
-    capsule = getattr(t, "__dlpack_c_exchange_api__", None)
-    if capsule is None or not PyCapsule_IsValid(capsule, "dlpack_exchange_api"):
-        return 0
-    table = <const ExchangeTable*>PyCapsule_GetPointer(capsule, "dlpack_exchange_api")
-    while table is not NULL and table.major > DLPACK_MAJOR:
-        table = <const ExchangeTable*>table.prev_api
-    if table is NULL or table.major != DLPACK_MAJOR:
-        return 0
-    return <uintptr_t>table
 
 
 cdef Tensor import_array(object array, Stream stream, str name):
@@ -141,7 +51,7 @@ cdef Tensor import_own(Tensor tensor, Stream stream, str name):
 
 cdef Tensor import_by_table(const ExchangeTable* table, object array, Stream stream, str name):
     cdef ManagedTensor* managed = NULL
-    cdef CUstream current
+    cdef Stream told
     cdef Foreign foreign
     cdef DLTensor view
     if table.from_object(<PyObject*>array, &managed) != 0:
@@ -150,11 +60,14 @@ cdef Tensor import_by_table(const ExchangeTable* table, object array, Stream str
     seen(&view, foreign_view(foreign))
     refuse_lazy(array, &view, name)
     if view.device.device_type == DEVICE_CUDA and table.current_stream is not NULL:
-        current = current_handle(facts_of(type(array)), view.device.device_id)
+        told = told_stream(facts_of(type(array)), view.device.device_id)
         if stream is None:
-            stream = chosen_stream(get_device(view.device.device_id))
-        foreign.producer = current
-        take_over(foreign, &view, stream, name)
+            stream = chosen_stream(told.device)
+        foreign.producer = told.handle_
+        if stream is None:
+            foreign.bind(told)
+        else:
+            take_over(foreign, &view, stream, name)
         foreign.follow(foreign.producer, stream)
         if <uintptr_t>foreign.producer == PER_THREAD:       # another one, in another thread
             foreign.producer = NULL
@@ -196,12 +109,6 @@ cdef int refuse_lazy(object array, const DLTensor* view, str name) except -1:
         raise BufferError(f"{name}: expected elements as they are in memory, got a view that is conjugated or negated "
                           "when it is read: call resolve_conj() and resolve_neg()")
     return 0
-
-
-cdef int reraise(str name) except -1:
-    if PyErr_Occurred() is NULL:
-        raise BufferError(f"{name}: the exchange table of its type failed without an error")
-    return -1
 
 
 cdef Tensor import_by_capsule(object array, Stream stream, str name):
@@ -294,8 +201,6 @@ cdef int take_over(Foreign foreign, const DLTensor* view, Stream stream, str nam
     if stream is not None:
         check_device(view.device.device_id, stream, name)
         return foreign.bind(stream)
-    if foreign.producer is not NULL:
-        return foreign.bind(told_stream(get_device(view.device.device_id), foreign.producer))
     return foreign.bind(pick_stream(None, get_device(view.device.device_id)))
 
 
@@ -330,7 +235,6 @@ cdef Tensor wrap(Foreign foreign, const DLTensor* view, Stream stream, str name)
 
 cdef Stream framework_stream(object array):
     cdef Facts facts
-    cdef CUstream current
     cdef int device_id
     if type(array) is Tensor:
         return None
@@ -338,10 +242,7 @@ cdef Stream framework_stream(object array):
     if facts.cupy is None and (facts.table is NULL or facts.table.current_stream is NULL):
         return None
     device_id = array_device(array)
-    if device_id < 0:
-        return None
-    current = current_handle(facts, device_id)
-    return told_stream(get_device(device_id), current)
+    return None if device_id < 0 else told_stream(facts, device_id)
 
 
 cdef int array_device(object array) except? -2:

@@ -56,6 +56,11 @@ cdef class Columns:
         Whether the arrays will be written.
     past_caches : bool
         Whether copies write past the caches: for what nobody reads soon.
+
+    Raises
+    ------
+    ValueError
+        An array has no axis or too many, or will be written and is read-only.
     """
 
     cdef vector[Column] columns_
@@ -121,7 +126,17 @@ def copy_rows(list copies):
     ----------
     copies : list of (Columns, int, int, int, bool)
         The arrays, the address of the block, the row of the arrays that is the block's first one, the number of rows,
-        and whether they go to the block.
+        and whether they go to the block. Who calls sees to it that the blocks are large enough, and that nothing else
+        uses them meanwhile.
+
+    Raises
+    ------
+    ValueError
+        An array does not have these rows; nothing is copied then.
+
+    Notes
+    -----
+    Returns when all is copied, without the interpreter's lock meanwhile.
     """
     cdef vector[Copy] known
     cdef Columns columns

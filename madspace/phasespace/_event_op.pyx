@@ -4,6 +4,8 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
+from madspace.core._dtypes cimport CODE_FLOAT
 from madspace.core._operand cimport Intake, Operand, describe_dtype, listed, shape_of
 from madspace.core.device cimport Device
 from madspace.core.kernel cimport Kernel
@@ -18,9 +20,6 @@ from madspace.errors import DTypeError, ShapeError
 
 cdef enum:
     MAX_OPERANDS = 64            # inputs and outputs together
-    CODE_FLOAT = 2
-    DEVICE_CPU = 1
-    DEVICE_CUDA = 2
     LARGE_BLOCK = 128            # 32 to 256 measured: within 3 % of each other at 10^5 events and above
     SMALL_BLOCK = 64
     SMALL_BATCH = 65536          # below it small blocks spread the events over all multiprocessors

@@ -3,6 +3,8 @@
 from libc.stdint cimport int64_t, uintptr_t
 from libcpp.vector cimport vector
 
+from madspace.core._dlpack_abi cimport DEVICE_CUDA
+from madspace.core._dtypes cimport CODE_FLOAT
 from madspace.core._operand cimport (
     Intake, Operand, Range, describe_dtype, framework_array, hand_over, listed, meet, rows_overlap, shape_of,
     strides_told,
@@ -18,8 +20,6 @@ from madspace.errors import CaptureError, DTypeError, ShapeError
 
 
 cdef enum:
-    CODE_FLOAT = 2
-    DEVICE_CUDA = 2
     OUTPUT_ALIGNMENT = 256       # of each array in a slab of results: no two share a memory transaction
 
 

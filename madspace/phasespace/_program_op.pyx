@@ -6,6 +6,8 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
+from madspace.core._dlpack_abi cimport DEVICE_CUDA
+from madspace.core._dtypes cimport CODE_FLOAT, CODE_INT
 from madspace.core._operand cimport Intake, Operand, describe_dtype, shape_of
 from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
@@ -22,9 +24,6 @@ from madspace.errors import DTypeError, ShapeError, UnsupportedOpError
 
 
 cdef enum:
-    CODE_INT = 0
-    CODE_FLOAT = 2
-    DEVICE_CUDA = 2
     ANY_ROW = 1                  # bytes: results may start at any element
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from madspace.core.creation import asarray
-from madspace.core.device import Device, as_device
+from madspace.core.device import Device, as_device_or_host
 from madspace.core.tensor import Tensor
 from madspace.errors import DeviceMismatchError, DTypeError, ShapeError
 from madspace.phasespace.program import ProgramArgument
@@ -152,7 +152,7 @@ def results_of(made: Sequence[NDArray[Any]], first: Any, out: Sequence[Any] | No
 
 def gpu_of(device: Any) -> Device | None:
     """Return the GPU that an argument `device` names; None for None and the CPU."""
-    return None if device is None or (isinstance(device, str) and device == "cpu") else as_device(device)
+    return None if device is None else as_device_or_host(device)
 
 
 def refuse_arrays_elsewhere(names: Sequence[str], args: Sequence[Any]) -> None:

@@ -134,6 +134,8 @@ class KernelMapping(Mapping):
             The outputs do not fit into the device's memory.
         DriverError
             The driver refused the launch.
+        DriverNotFoundError, CaptureError
+            With `device`, as of `FunctionRuntime.call`.
 
         Notes
         -----

@@ -1,23 +1,19 @@
 """FunctionRuntime: runs a compiled function on arrays, on the CPU or on a GPU."""
 
-import operator
 from collections.abc import Sequence
-from typing import Any, SupportsIndex, TypeAlias
-
-from numpy.typing import NDArray
+from typing import Any, SupportsIndex
 
 from madspace.core._foreign import release_inputs
 from madspace.core.creation import asarray
 from madspace.core.device import Device
-from madspace.core.stream import Stream
 from madspace.core.tensor import Tensor
 from madspace.errors import ShapeError
 from madspace.phasespace import executor
 from madspace.phasespace._program_op import ProgramOp
-from madspace.phasespace.columns import draws
 from madspace.phasespace.compile import compile_graph
 from madspace.phasespace.context import Context, default_context
-from madspace.phasespace.draws import check_draw
+from madspace.phasespace.draws import Draw, check_call
+from madspace.phasespace.function_parts import ChunkLauncher, Part
 from madspace.phasespace.gradients import Allocate, Gradients
 from madspace.phasespace.graph import Graph
 from madspace.phasespace.host_arrays import (
@@ -33,11 +29,8 @@ from madspace.phasespace.host_chunks import run_in_chunks
 from madspace.phasespace.jit import is_wanted
 from madspace.phasespace.program import Program
 from madspace.phasespace.types import BatchSize
-from madspace.phasespace.values import NamedValues
 
 __all__ = ["FunctionRuntime"]
-
-Draw: TypeAlias = tuple[int, int, int]
 
 
 class FunctionRuntime:
@@ -97,7 +90,7 @@ class FunctionRuntime:
         # What all events share is computed once, by a program of its own.
         self._is_shared_result = [value.type.batch_size == BatchSize.one for value in function.outputs]
         self._parts = [
-            _Part(function, [i for i, flag in enumerate(self._is_shared_result) if flag is wanted], wanted, self._table)
+            Part(function, [i for i, flag in enumerate(self._is_shared_result) if flag is wanted], wanted, self._table)
             for wanted in (True, False)
             if wanted in self._is_shared_result or not (wanted or self._is_shared_result)
         ]
@@ -347,7 +340,7 @@ class FunctionRuntime:
     ) -> list[Any]:
         """Run the function where the arguments are, or from the host on a device."""
         # Each line here costs a call on a GPU its share of a microsecond.
-        draw = None if seed is None and n_events is None and offset == 0 else _draw(seed, offset, n_events)
+        draw = None if seed is None and n_events is None and offset == 0 else check_call(seed, offset, n_events)
         if len(args) != len(self._argument_names):
             raise ShapeError(
                 f"arguments: expected {len(self._argument_names)} ({', '.join(self._argument_names)}), got {len(args)}"
@@ -386,7 +379,7 @@ class FunctionRuntime:
         results = made_results(self._places, self._is_shared_result, given, batch)
         if op is not None and gpu is not None:
             shared = [self._context.get_global(name) for name in self._global_names]
-            on_device = _OnDevice(op, draw, arrays, shared)
+            on_device = ChunkLauncher(op, draw, arrays, shared)
             run_in_chunks(on_device, arrays, results, self._is_shared_result, batch, gpu, stream)
         else:
             arrays += [self._context.array(x.name, x.dtype, x.shape) for x in inputs[len(args) :]]
@@ -404,74 +397,3 @@ class FunctionRuntime:
             program, shared, is_shared, self._is_shared_result, self._kernels, self._gradients.allocate
         )
         return self._gpu
-
-
-class _OnDevice:
-    """A function on the chunks of a batch."""
-
-    def __init__(
-        self, op: ProgramOp, draw: Draw | None, arrays: Sequence[NDArray[Any] | None], shared: list[Tensor]
-    ) -> None:
-        self._op, self._draw, self._shared = op, draw, shared
-        self._drawn = tuple(i for i, x in enumerate(arrays) if x is None)
-
-    def load(self, n: int, device: Device, stream: Stream) -> None:
-        self._op.load(n, self._drawn, device, stream)
-
-    def launch(
-        self, arguments: list[Tensor | None], results: list[Tensor], begin: int, n: int, device: Device, stream: Stream
-    ) -> None:
-        seed, first, _ = self._draw or (0, 0, 0)
-        # Numbers of events are those of 64 bits, as on the device.
-        draw = None if self._draw is None else (seed, (first + begin) % 2**64, n)
-        self._op([*arguments, *self._shared], results, stream, True, draw, device)
-
-
-class _Part:
-    """The outputs of a function that are computed together."""
-
-    def __init__(
-        self, function: Graph, positions: list[int], is_shared: bool, table: dict[str, tuple[int, int, int]]
-    ) -> None:
-        outputs = function.outputs
-        names = outputs.keys()
-        wanted = NamedValues([names[i] for i in positions], [outputs[i] for i in positions])
-        graph = Graph(function.inputs, wanted, function.locals, function.globals, function.instructions)
-        self.is_shared = is_shared
-        self.program = compile_graph(graph, table)
-        self.outputs = list(zip(positions, self.program.outputs, strict=True))
-        self.code = self.program.encode(table)
-        self.used = [
-            (i, argument.registers)
-            for i, argument in enumerate(self.program.inputs)
-            if any(register >= 0 for register in argument.registers)
-        ]
-
-    def run(
-        self,
-        executor: executor.Executor,
-        arrays: Sequence[NDArray[Any] | None],
-        batch: int,
-        results: Sequence[NDArray[Any]],
-        draw: Draw | None,
-    ) -> None:
-        """Write the results of this part, of those of the function."""
-        outputs = [(results[i], argument.registers) for i, argument in self.outputs if argument.registers]
-        if (self.is_shared or batch) and outputs:
-            inputs = [(array, registers) for i, registers in self.used if (array := arrays[i]) is not None]
-            code = self.code, self.program.constants, self.program.n_registers
-            registers = draws(self.program, [i for i, array in enumerate(arrays) if array is None])
-            if draw is None or max(registers, default=-1) < 0:
-                executor.run_program(*code, inputs, outputs)
-            else:
-                executor.run_program(*code, inputs, outputs, registers, *draw[:2])
-
-
-def _draw(seed: SupportsIndex | None, offset: SupportsIndex, n_events: SupportsIndex | None) -> Draw:
-    """Return what random numbers a call draws: seed, number of the first event, number of events (-1: see arrays)."""
-    count = -1 if n_events is None else operator.index(n_events)
-    if n_events is not None and count < 0:
-        raise ValueError(f"n_events: expected 0 or more, got {count}")
-    if seed is None:
-        raise TypeError("seed: expected an int with offset or n_events, got None")
-    return *check_draw(seed, offset), count

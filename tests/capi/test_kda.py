@@ -4,30 +4,12 @@ import ctypes
 
 import numpy as np
 import pytest
-from capi_table import HEADER, refused, structure_of
+from capi.kda_calls import FIELDS, Args
+from capi_table import refused
 from kda.inputs import BF16, FP32, packed, upstream
 from kda.places import problem_of_kernels, register_kernels
 
 import madspace
-
-Args = structure_of(HEADER.read_text(), "ms_kda_args")
-NAMES = {
-    "q": "q",
-    "k": "k",
-    "v": "v",
-    "g": "g",
-    "beta": "beta",
-    "A_log": "a_log",
-    "dt_bias": "dt_bias",
-    "out": "out",
-    "initial_state": "initial_state",
-    "final_state": "final_state",
-    "cu_seqlens": "cu_seqlens",
-    "state_slots": "state_slots",
-    "intermediate_state": "snapshots",
-    "intermediate_tokens": "snapshot_tokens",
-    "intermediate_offsets": "snapshot_offsets",
-}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +44,7 @@ def arguments_of(inputs):
     args = Args(size=ctypes.sizeof(Args))
     b, t, hk, d = inputs["q"].shape
     args.batches, args.tokens, args.key_heads, args.value_heads, args.channels = b, t, hk, inputs["v"].shape[2], d
-    for name, field in NAMES.items():
+    for name, field in FIELDS.items():
         if inputs.get(name) is not None:
             setattr(args, field, address(inputs[name]))
     for name in ("q", "k", "v", "g", "beta"):

@@ -1,8 +1,10 @@
 """Arrays of other packages in calls of ops: read where they are, ordered once for all, or taken over."""
 
 import contextlib
+import gc
 import sys
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -137,7 +139,7 @@ def cupy(monkeypatch, device):
 
     def get_current_stream(number=-1):
         told.append(number)
-        return types.SimpleNamespace(ptr=module.stream.handle)
+        return types.SimpleNamespace(ptr=module.stream.handle, owner=module.stream)
 
     module.cuda = types.SimpleNamespace(get_current_stream=get_current_stream)
     module.ndarray = type("ndarray", (CupyArray,), {"__module__": "cupy"})
@@ -180,9 +182,37 @@ def test_what_cupy_must_not_give(mapping, cupy):
     arrays = [cupy.ndarray(x) for x in tensors]
     with pytest.raises(madspace.DTypeError, match="random2: expected dtype float64, got int64"):
         mapping.map_forward([*arrays[:2], cupy.ndarray(tensors[2], np.int64), *arrays[3:]])
+    long = cupy.ndarray(tensors[3])
+    long.dtype, type(long).may_export = np.dtype(np.longdouble), True
+    mapping.map_forward([*arrays[:3], long, *arrays[4:]])  # of a type that DLPack may know: it is taken over
+    type(long).may_export = False
     arrays[1].shape, arrays[1].strides = (5, 2), (16, 8)
     with pytest.raises(madspace.ShapeError, match=r"random1: expected shape \(batch,\), got \(5, 2\)"):
         mapping.map_forward(arrays)
+
+
+def test_a_stream_of_cupy_is_there_as_long_as_its_results(device, fake, mapping, cupy):
+    """CuPy destroys a stream with its object, and results are freed on the stream that they were made for."""
+    host, tensors = inputs(Stream(device))
+    arrays = [cupy.ndarray(x) for x in tensors]
+    results = mapping.map_forward(arrays)
+    ended = weakref.ref(cupy.stream)
+    cupy.stream = Stream(device)
+    gc.collect()
+    assert ended() is not None
+    same([x.tensor for x in results], host, mapping)
+    del results
+    gc.collect()
+    mapping.map_forward(arrays)  # nothing of the call before is kept
+    gc.collect()
+    assert ended() is None
+
+
+def test_what_else_is_of_cupy_is_no_array(mapping, cupy):
+    _, tensors = inputs(cupy.stream)
+    other = type("poly1d", (), {"__module__": "cupy"})()
+    with pytest.raises(TypeError, match="random0: expected an array"):
+        mapping.map_forward([other, *tensors[1:]])
 
 
 # ---- calls that are known ----
@@ -214,6 +244,32 @@ def test_a_known_call_still_comes_behind_others(device, fake, mapping):
     done = calls_of(fake, lambda: mapping.map_forward(tensors, out=out, stream=first))
     assert "cuStreamWaitEvent" in done[: done.index("cuLaunchKernel")]
     same(out, host, mapping)
+
+
+@pytest.mark.parametrize("name", ["cuEventRecord", "cuStreamWaitEvent", "cuStreamIsCapturing"])
+def test_readers_that_cannot_be_noted_are_over_before_their_package_goes_on(device, fake, mapping, name):
+    theirs, ours = Stream(device), Stream(device)
+    array, _ = framework(current={"stream": theirs.handle})
+    _, tensors = inputs(theirs)
+    arrays = [array(x) for x in tensors]
+    out = list(mapping.map_forward(tensors, stream=ours))
+    n_launched = 0
+    for nth in range(1, 30):
+        device.synchronize()
+        fake.defer(ours)
+        fake.clear_log()
+        fake.fail(name, nth)
+        try:
+            mapping.map_forward(arrays, out=out, stream=ours)
+        except madspace.DriverError:
+            if "cuLaunchKernel" in fake.names():
+                n_launched += 1
+                assert ours.query()
+        is_last = not fake.failures_fired()
+        fake.clear_failures()
+        if is_last:
+            break
+    assert n_launched > 0
 
 
 def test_a_failed_launch_leaves_the_arrays_as_they_were(device, fake, mapping):

@@ -1,0 +1,1 @@
+"""No public names: what is known about types of arrays."""
