@@ -178,7 +178,6 @@ MS_FN void interpret(const Args& args, double* file) {
         if (op == kStoreOp) {
             store_column(event, head, args.body, static_cast<unsigned>(n_in), static_cast<unsigned>(n_out), index);
         } else {
-            __syncthreads();  // warps at the same op share what they fetch of its instructions
             event.start(code, n_in);
             find_op<kAll>(event, op, n_in, n_out);
             code += n_in + n_out;
