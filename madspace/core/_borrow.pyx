@@ -63,20 +63,23 @@ cdef bint borrow_by_table(object array, Facts facts, Operand* operand) except -1
 
 cdef bint borrow_from_cupy(object array, Operand* operand) except -1:
     global _dtype, _code, _bits
+    cdef uint8_t code, bits
     cdef tuple shape = array.shape, strides = array.strides
     cdef int64_t count = 1, size
     cdef int i
     memory, dtype = array.data, array.dtype
-    if dtype is not _dtype:
-        dtype_codes(dtype, "dtype", &_code, &_bits)
-        _dtype = dtype
+    if dtype is _dtype:
+        code, bits = _code, _bits
+    else:
+        dtype_codes(dtype, "dtype", &code, &bits)
+        _dtype, _code, _bits = dtype, code, bits    # together: neither a failure nor another thread comes in between
     if len(shape) > MAX_NDIM:
         return False
     operand.device_type, operand.device_id = DEVICE_CUDA, memory.device_id
-    operand.code, operand.bits = _code, _bits
+    operand.code, operand.bits = code, bits
     operand.readonly = False
     operand.ndim = <int>len(shape)
-    size = _bits // 8
+    size = bits // 8
     for i in range(operand.ndim):
         operand.shape[i] = shape[i]
         operand.strides[i] = <int64_t>strides[i] // size

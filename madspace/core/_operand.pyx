@@ -18,12 +18,12 @@ from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._foreign cimport look_at_some, n_held, order_inside
 from madspace.core._layout cimport compact_strides
 from madspace.core._recording cimport n_recordings
-from madspace.core._uses cimport work_on
+from madspace.core._uses cimport finish_unnoted, work_on
 from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport get_device
 from madspace.core.dlpack cimport (
-    DLTensor, ExchangeTable, Facts, ManagedTensor, current_handle, exchange_table, export_managed, facts_of,
-    framework_stream, import_array, told_stream,
+    DLTensor, ExchangeTable, Facts, ManagedTensor, current_handle, current_keeper, exchange_table,
+    export_managed, facts_of, framework_stream, import_array, told_stream,
 )
 from madspace.core.event cimport order
 from madspace.core.stream cimport Stream, as_stream, own_stream
@@ -55,19 +55,26 @@ cdef class Intake:
     cdef int choose(self, object stream, object first) except -1:
         """Choose the stream: the argument, else the block's, else the framework's current one, else the device's."""
         cdef type kind = type(first)
+        cdef Facts facts
+        keeper = None
         if self.device is None:
             if stream is not None:
                 raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
             return 0
         if self.first_ is None:
-            self.lender_ = current_handle(facts_of(kind), self.device_id)
+            facts = facts_of(kind)
+            keeper = current_keeper(facts, self.device_id)
+            self.lender_ = current_handle(facts, self.device_id, keeper)
             self.lender_type_ = <void*>kind
         if stream is not None:
             self.stream = as_stream(stream, self.device)
             return 0
         self.stream = chosen_stream(self.device)
         if self.stream is None and type(first) is not Tensor:
-            self.stream = framework_stream(first) if self.lender_ == NULL else told_stream(self.device, self.lender_)
+            if self.lender_ == NULL:
+                self.stream = framework_stream(first)
+            else:
+                self.stream = told_stream(self.device, self.lender_, keeper)
         if self.stream is None:
             self.stream = own_stream(self.device)
         return 0
@@ -112,7 +119,7 @@ cdef class Intake:
             return False
         if operand.device_type != DEVICE_CUDA or <void*>kind == self.lender_type_:
             return True
-        current = current_handle(facts, operand.device_id)
+        current = current_handle(facts, operand.device_id, current_keeper(facts, operand.device_id))
         if self.lender_ == NULL:
             self.lender_, self.lender_type_ = current, <void*>kind
         return self.lender_ == current
@@ -173,6 +180,7 @@ cdef class Intake:
                 order_inside(self.device, self.stream.handle_, self.lender_)
             except Exception as failure:
                 error = error or failure
+                finish_unnoted(self.stream)
         if error is not None:
             raise error
         return 0

@@ -20,9 +20,12 @@ cdef Facts facts_of(type t)
 cdef const ExchangeTable* exchange_table(type t) except? NULL
 
 # Handle of the stream on which the framework of a type works now on a device, never 0; NULL where it does not tell.
-cdef CUstream current_handle(Facts facts, int device_id) except? NULL
+cdef CUstream current_handle(Facts facts, int device_id, object keeper) except? NULL
+# CuPy's object for that stream, with which it ends: the `keeper` of these functions. None for tables, whose frameworks
+# never destroy a stream.
+cdef object current_keeper(Facts facts, int device_id)
 # A Stream for such a handle.
-cdef Stream told_stream(Device device, CUstream handle)
+cdef Stream told_stream(Device device, CUstream handle, object keeper)
 
 # Whether elements may not be as they are in memory: torch's views that are conjugated or negated when they are read.
 cdef bint is_lazy(object array, const DLTensor* view) except -1

@@ -79,10 +79,14 @@ cdef bint comes_from(type t, str package):
     return any([str(getattr(base, "__module__", "")).partition(".")[0] == package for base in t.__mro__])
 
 
-cdef CUstream current_handle(Facts facts, int device_id) except? NULL:
+cdef object current_keeper(Facts facts, int device_id):
+    return None if facts.cupy_stream is None else facts.cupy_stream(device_id)
+
+
+cdef CUstream current_handle(Facts facts, int device_id, object keeper) except? NULL:
     cdef void* told = NULL
-    if facts.cupy_stream is not None:
-        told = <void*><uintptr_t>facts.cupy_stream(device_id).ptr
+    if keeper is not None:
+        told = <void*><uintptr_t>keeper.ptr
     elif facts.table is NULL or facts.table.current_stream is NULL:
         return NULL
     elif facts.table.current_stream(DEVICE_CUDA, device_id, &told) != 0:
@@ -91,9 +95,12 @@ cdef CUstream current_handle(Facts facts, int device_id) except? NULL:
     return <CUstream>told if told is not NULL else <CUstream><uintptr_t>1
 
 
-cdef Stream told_stream(Device device, CUstream handle):
+cdef Stream told_stream(Device device, CUstream handle, object keeper):
     global _last_stream
     cdef Stream stream = _last_stream
+    if keeper is not None:
+        # CuPy destroys a stream with its object, unless another library made it: then nobody here can keep it.
+        return foreign_stream(device, handle, keeper if hasattr(type(keeper), "__del__") else None)
     if stream is None or stream.handle_ != handle or stream.device is not device or stream.closed_:
         stream = _last_stream = foreign_stream(device, handle, _framework)
     return stream
@@ -150,7 +157,7 @@ cdef Tensor import_by_table(const ExchangeTable* table, object array, Stream str
     seen(&view, foreign_view(foreign))
     refuse_lazy(array, &view, name)
     if view.device.device_type == DEVICE_CUDA and table.current_stream is not NULL:
-        current = current_handle(facts_of(type(array)), view.device.device_id)
+        current = current_handle(facts_of(type(array)), view.device.device_id, None)
         if stream is None:
             stream = chosen_stream(get_device(view.device.device_id))
         foreign.producer = current
@@ -310,7 +317,7 @@ cdef int take_over(Foreign foreign, const DLTensor* view, Stream stream, str nam
         check_device(view.device.device_id, stream, name)
         return foreign.bind(stream)
     if foreign.producer is not NULL:
-        return foreign.bind(told_stream(get_device(view.device.device_id), foreign.producer))
+        return foreign.bind(told_stream(get_device(view.device.device_id), foreign.producer, None))
     return foreign.bind(pick_stream(None, get_device(view.device.device_id)))
 
 
@@ -345,7 +352,6 @@ cdef Tensor wrap(Foreign foreign, const DLTensor* view, Stream stream, str name)
 
 cdef Stream framework_stream(object array):
     cdef Facts facts
-    cdef CUstream current
     cdef int device_id
     if type(array) is Tensor:
         return None
@@ -355,8 +361,8 @@ cdef Stream framework_stream(object array):
     device_id = array_device(array)
     if device_id < 0:
         return None
-    current = current_handle(facts, device_id)
-    return told_stream(get_device(device_id), current)
+    keeper = current_keeper(facts, device_id)
+    return told_stream(get_device(device_id), current_handle(facts, device_id, keeper), keeper)
 
 
 cdef int array_device(object array) except? -2:

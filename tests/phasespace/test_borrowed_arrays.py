@@ -1,6 +1,7 @@
 """Arrays of other packages in calls of ops: read where they are, ordered once for all, or taken over."""
 
 import contextlib
+import gc
 import sys
 import types
 
@@ -164,6 +165,37 @@ def test_cupy(device, fake, mapping, cupy):
     ]  # fmt: skip
 
 
+class CupyStream:
+    """A stream of CuPy, which ends with its object; `from_external` ones do not."""
+
+    def __init__(self, device):
+        self.stream = Stream(device)
+        self.ptr = self.stream.handle
+
+    def __del__(self):
+        self.stream.close()
+
+
+@pytest.mark.parametrize("is_external", [False, True])
+def test_a_stream_of_cupy_ends_before_the_results(device, fake, mapping, cupy, is_external):
+    stream = CupyStream(device)
+    current = types.SimpleNamespace(ptr=stream.ptr) if is_external else stream
+    cupy.cuda.get_current_stream = lambda number=-1: current
+    host, tensors = inputs(stream.stream)
+    arrays = [cupy.ndarray(x) for x in tensors]
+    results = mapping.map_forward(arrays)
+    same([x.tensor for x in results], host, mapping)
+    ended = stream.ptr
+    del stream, current, arrays, tensors
+    cupy.cuda.get_current_stream = None
+    gc.collect()
+    fake.clear_log()
+    del results
+    gc.collect()
+    used = [call.name for call in fake.log() if call.args.get("stream") == ended]
+    assert [x for x in used if "IsCapturing" not in x] == ([] if is_external else ["cuMemFreeAsync", "cuStreamDestroy"])
+
+
 def test_views_of_cupy(mapping, cupy):
     host, tensors = inputs(cupy.stream)
     backwards = [cupy.ndarray(x[::-1]) for x in tensors]
@@ -227,3 +259,19 @@ def test_a_failed_launch_leaves_the_arrays_as_they_were(device, fake, mapping):
         mapping.map_forward(arrays, out=out, stream=ours)
     mapping.map_forward(arrays, out=out, stream=ours)
     same(out, host, mapping)
+
+
+def test_what_is_lent_is_not_given_back_under_its_readers(device, fake, mapping):
+    """The order behind the launch fails: the lender, who will not wait, must not reuse the memory yet."""
+    theirs, ours = Stream(device), Stream(device)
+    array, _ = framework(current={"stream": theirs.handle})
+    host, tensors = inputs(theirs)
+    out = list(mapping.map_forward(tensors, stream=ours))
+    arrays = [array(x) for x in tensors]
+    fake.clear_log()
+    with fake.failing("cuEventRecord", nth=2), pytest.raises(madspace.DriverError):
+        mapping.map_forward(arrays, out=out, stream=ours)
+    names = fake.names()
+    waits = [call.args["stream"] for call in fake.log("cuStreamSynchronize")]
+    assert waits == [ours.handle]
+    assert names.index("cuLaunchKernel") < names.index("cuStreamSynchronize")
