@@ -180,7 +180,7 @@ class CupyStream:
 def test_a_stream_of_cupy_ends_before_the_results(device, fake, mapping, cupy, is_external):
     stream = CupyStream(device)
     current = types.SimpleNamespace(ptr=stream.ptr) if is_external else stream
-    cupy.cuda.get_current_stream = lambda number=-1: current
+    cupy.cuda.get_current_stream = lambda *_: current
     host, tensors = inputs(stream.stream)
     arrays = [cupy.ndarray(x) for x in tensors]
     results = mapping.map_forward(arrays)
@@ -265,7 +265,7 @@ def test_what_is_lent_is_not_given_back_under_its_readers(device, fake, mapping)
     """The order behind the launch fails: the lender, who will not wait, must not reuse the memory yet."""
     theirs, ours = Stream(device), Stream(device)
     array, _ = framework(current={"stream": theirs.handle})
-    host, tensors = inputs(theirs)
+    _, tensors = inputs(theirs)
     out = list(mapping.map_forward(tensors, stream=ours))
     arrays = [array(x) for x in tensors]
     fake.clear_log()
