@@ -180,7 +180,7 @@ class CupyStream:
 def test_a_stream_of_cupy_ends_before_the_results(device, fake, mapping, cupy, is_external):
     stream = CupyStream(device)
     current = types.SimpleNamespace(ptr=stream.ptr) if is_external else stream
-    cupy.cuda.get_current_stream = lambda *_: current
+    cupy.cuda.get_current_stream = lambda *_, now=current: now
     host, tensors = inputs(stream.stream)
     arrays = [cupy.ndarray(x) for x in tensors]
     results = mapping.map_forward(arrays)
