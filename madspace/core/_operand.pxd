@@ -34,6 +34,7 @@ cdef class Intake:
     cdef Operand first_lent_
     cdef CUstream lender_        # the stream behind which what is lent on a device was written; NULL where nothing is
     cdef void* lender_type_      # of the arrays that were found to be lent behind it
+    cdef set others_             # further such streams: handles of those that taking over would not order; else None
     cdef list reads_             # tensors with memory to be ordered
     cdef list writes_
     cdef Work work_              # made for the first array that needs it
@@ -47,6 +48,7 @@ cdef class Intake:
     cdef int before(self) except -1
     cdef int after(self) except -1
     cdef int come_behind(self, list tensors, bint write) except -1
+    cdef object give_back(self, CUstream lender, object error)
     cdef object note(self, list tensors, bint write, object error)     # the first error so far, None for none
 
 

@@ -10,7 +10,7 @@ from cpython.exc cimport PyErr_Occurred
 from cpython.list cimport PyList_GET_SIZE
 from cpython.ref cimport Py_DECREF, PyObject
 from cuda.bindings.cydriver cimport CUstream
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memset
 
 from madspace.core._borrow cimport borrow
@@ -122,7 +122,14 @@ cdef class Intake:
         current = current_handle(facts, operand.device_id, current_keeper(facts, operand.device_id))
         if self.lender_ == NULL:
             self.lender_, self.lender_type_ = current, <void*>kind
-        return self.lender_ == current
+        if self.lender_ == current:
+            return True
+        if facts.cupy_stream is None:
+            return False            # taking it over puts it in order, before and behind
+        if self.others_ is None:
+            self.others_ = set()
+        self.others_.add(<uintptr_t>current)
+        return True
 
     cdef int check_device(self, int32_t device_type, int32_t device_id, str name) except -1:
         if device_type != self.device_type or device_id != self.device_id:
@@ -153,6 +160,9 @@ cdef class Intake:
             look_at_some(self.stream)
         if self.lender_ != NULL:
             order(self.device, self.lender_, self.stream.handle_)
+        if self.others_ is not None:
+            for handle in self.others_:
+                order(self.device, <CUstream><uintptr_t>handle, self.stream.handle_)
         self.come_behind(self.reads_, False)
         self.come_behind(self.writes_, True)
         return 0
@@ -176,14 +186,22 @@ cdef class Intake:
             self.work_.settle()
         error = self.note(self.writes_, True, self.note(self.reads_, False, None))
         if self.lender_ != NULL and self.lender_ != self.stream.handle_:
-            try:        # the package reuses the memory in the order of its own stream
-                order_inside(self.device, self.stream.handle_, self.lender_)
-            except Exception as failure:
-                error = error or failure
-                finish_unnoted(self.stream)
+            error = self.give_back(self.lender_, error)
+        if self.others_ is not None:
+            for handle in self.others_:
+                error = self.give_back(<CUstream><uintptr_t>handle, error)
         if error is not None:
             raise error
         return 0
+
+    cdef object give_back(self, CUstream lender, object error):
+        """Order a package, which reuses its memory in the order of its own stream, behind the work."""
+        try:
+            order_inside(self.device, self.stream.handle_, lender)
+        except Exception as failure:
+            error = error or failure
+            finish_unnoted(self.stream)
+        return error
 
     cdef object note(self, list tensors, bint write, object error):
         cdef Tensor tensor

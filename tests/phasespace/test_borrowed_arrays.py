@@ -179,21 +179,47 @@ class CupyStream:
 @pytest.mark.parametrize("is_external", [False, True])
 def test_a_stream_of_cupy_ends_before_the_results(device, fake, mapping, cupy, is_external):
     stream = CupyStream(device)
-    current = types.SimpleNamespace(ptr=stream.ptr) if is_external else stream
-    cupy.cuda.get_current_stream = lambda *_, now=current: now
+    current = [types.SimpleNamespace(ptr=stream.ptr) if is_external else stream]
+    cupy.cuda.get_current_stream = lambda _: current[0]
     host, tensors = inputs(stream.stream)
     arrays = [cupy.ndarray(x) for x in tensors]
     results = mapping.map_forward(arrays)
     same([x.tensor for x in results], host, mapping)
     ended = stream.ptr
-    del stream, current, arrays, tensors
-    cupy.cuda.get_current_stream = None
+    current.clear()
+    del stream, arrays, tensors
     gc.collect()
     fake.clear_log()
     del results
     gc.collect()
     used = [call.name for call in fake.log() if call.args.get("stream") == ended]
     assert [x for x in used if "IsCapturing" not in x] == ([] if is_external else ["cuMemFreeAsync", "cuStreamDestroy"])
+
+
+def test_cupy_beside_a_framework_on_another_stream(device, fake, mapping, cupy):
+    """Nothing but CuPy's current stream tells where its arrays are used before and behind the call."""
+    theirs, ours = Stream(device), Stream(device)
+    array, _ = framework(current={"stream": theirs.handle})
+    host, tensors = inputs(theirs)
+    out = list(mapping.map_forward(tensors, stream=theirs))
+    device.synchronize()
+    late = [cupy.ndarray(x) for x in tensors]
+    given = [cupy.ndarray(x) for x in out]
+    arrays = [array(x) if i % 2 == 0 else late[i] for i, x in enumerate(tensors)]
+    for stream in (theirs, ours, cupy.stream):
+        fake.defer(stream.handle)
+    for i in range(1, 5, 2):  # CuPy writes its arrays only now
+        tensors[i].copy_from(host[i][::-1].copy(), stream=cupy.stream)
+    mapping.map_forward(arrays, out=given, stream=ours)
+    fake.run(ours.handle)
+    fake.run(cupy.stream.handle)
+    values = [x if i % 2 == 0 else x[::-1] for i, x in enumerate(host)]
+    for stream in (theirs, ours, cupy.stream):
+        fake.defer(stream.handle, False)
+    same(out, values, mapping)
+    done = calls_of(fake, lambda: mapping.map_forward(arrays, out=given, stream=ours))
+    order = ["cuEventRecord", "cuStreamWaitEvent"]
+    assert done == [*order * 2, "cuLaunchKernel", *order * 2]
 
 
 def test_views_of_cupy(mapping, cupy):
