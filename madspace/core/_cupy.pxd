@@ -23,7 +23,6 @@ cdef class CupyArrays:
     cdef Attribute ptr, device_id
     cdef object last_dtype               # the last one, and what it is in DLPack's numbers
     cdef unsigned char code, bits
-    cdef Stream last_stream              # what current_stream() returned last
     cdef Stream current_stream(self, Device device)
     # False for more axes than a Tensor has, and strides between elements.
     cdef bint describe(self, object array, Operand* operand) except -1

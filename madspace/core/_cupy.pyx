@@ -47,12 +47,11 @@ cdef Attribute attribute_of(type kind, str name):
 @cython.final
 cdef class CupyArrays:
     cdef Stream current_stream(self, Device device):
-        cdef Stream last = self.last_stream
-        owner = self.get_current_stream(device.id)
-        if last is None or last.owner_ is not owner or last.device is not device or last.closed_:
-            # CuPy destroys a stream with the object that it is told by, so what belongs to the stream keeps that.
-            self.last_stream = foreign_stream(device, <CUstream><uintptr_t>owner.ptr, owner)
-        return self.last_stream
+        told = self.get_current_stream(device.id)
+        # CuPy destroys a stream with its object, so what belongs to the stream keeps that; but one that another library
+        # made, whose class destroys nothing, may end at any time.
+        owner = told if hasattr(type(told), "__del__") else None
+        return foreign_stream(device, <CUstream><uintptr_t>told.ptr, owner)
 
     cdef bint describe(self, object array, Operand* operand) except -1:
         cdef tuple shape = self.shape.of(array), strides = self.strides.of(array)

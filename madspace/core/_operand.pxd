@@ -33,6 +33,7 @@ cdef class Intake:
     cdef Operand first_lent_
     cdef Stream lender_          # behind which what is lent on a device was written; None where nothing is
     cdef void* lender_type_      # of the arrays that were found to be lent behind it
+    cdef list others_            # further such streams, of arrays that taking over would not put in order; else None
     cdef list reads_             # tensors with memory to be ordered
     cdef list writes_
     cdef tuple known_            # more of them, or None: inputs, then what is written
@@ -49,6 +50,7 @@ cdef class Intake:
     cdef int after(self) except -1
     cdef int come_behind(self, object tensors, Py_ssize_t first, Py_ssize_t end, bint write) except -1
     # error: the first one so far, None for none; returns that.
+    cdef object give_back(self, Stream lender, object error)
     cdef object note(self, object tensors, Py_ssize_t first, Py_ssize_t end, bint write, object error)
 
 

@@ -115,7 +115,15 @@ cdef class Intake:
         current = told_stream(facts, operand.device_id)
         if self.lender_ is None:
             self.lender_, self.lender_type_ = current, <void*>kind
-        return self.lender_.handle_ == current.handle_
+        if self.lender_.handle_ == current.handle_:
+            return True
+        if facts.cupy is None:
+            return False                # taking it over puts it in order, before and behind
+        if self.others_ is None:
+            self.others_ = []
+        if current not in self.others_:
+            self.others_.append(current)
+        return True
 
     cdef int check_device(self, int32_t device_type, int32_t device_id, str name) except -1:
         if device_type != self.device_type or device_id != self.device_id:
@@ -141,6 +149,9 @@ cdef class Intake:
             look_at_some(self.stream)
         if self.lender_ is not None:
             order(self.device, self.lender_.handle_, self.stream.handle_)
+        if self.others_ is not None:
+            for lender in self.others_:
+                order(self.device, (<Stream>lender).handle_, self.stream.handle_)
         if self.known_ is not None:
             self.come_behind(self.known_, 0, self.n_known_inputs_, False)
             self.come_behind(self.known_, self.n_known_inputs_, len(self.known_), True)
@@ -171,15 +182,23 @@ cdef class Intake:
         if self.known_ is not None:
             error = self.note(self.known_, 0, self.n_known_inputs_, False, error)
             error = self.note(self.known_, self.n_known_inputs_, len(self.known_), True, error)
-        if self.lender_ is not None:
-            try:        # the package reuses the memory in the order of its own stream
-                order_inside(self.device, self.stream.handle_, self.lender_.handle_)
-            except Exception as failure:
-                error = error or failure
-                finish_unnoted(self.stream)
+        if self.lender_ is not None and self.lender_.handle_ != self.stream.handle_:
+            error = self.give_back(self.lender_, error)
+        if self.others_ is not None:
+            for lender in self.others_:
+                error = self.give_back(lender, error)
         if error is not None:
             raise error
         return 0
+
+    cdef object give_back(self, Stream lender, object error):
+        """Order a package, which reuses its memory in the order of its own stream, behind the work."""
+        try:
+            order_inside(self.device, self.stream.handle_, lender.handle_)
+        except Exception as failure:
+            error = error or failure
+            finish_unnoted(self.stream)
+        return error
 
     cdef object note(self, object tensors, Py_ssize_t first, Py_ssize_t end, bint write, object error):
         cdef PyObject** items = PySequence_Fast_ITEMS(tensors)

@@ -219,6 +219,8 @@ cdef class Outputs:
                 tensor = make_tensor(slab, None, <void*>(slab.ptr_ + <size_t>total), DEVICE_CUDA, intake.device_id,
                                      code, bits, kind.ndim + 1, shape, NULL, False)
                 total += self.padded_size(i, n)
+                if i == missing[0] and slab.stream is not intake.stream:
+                    intake.writes_.append(tensor)       # of another stream's memory: for all that lie in it
             x = operands + self.n_inputs_ + i
             x.data, x.bits = <char*>tensor.data_, bits
             for k in range(kind.ndim + 1):

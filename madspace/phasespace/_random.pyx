@@ -4,6 +4,7 @@ import numpy as np
 
 from libc.stdint cimport int64_t, uint64_t
 
+from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device
 from madspace.core.kernel cimport Kernel
 from madspace.core.module cimport shipped_module
@@ -39,11 +40,11 @@ cdef dict _kernels = {}          # device id -> Kernel
 def make_uniform(shape, uint64_t seed, uint64_t offset, device, stream):
     """Return new random numbers; see `madspace.random.uniform`."""
     cdef Tensor out = empty(shape, np.float64, device=device, stream=stream)
-    fill(out, seed, offset)
+    fill(out, seed, offset, stream)
     return out
 
 
-cdef int fill(Tensor out, uint64_t seed, uint64_t offset) except -1:
+cdef int fill(Tensor out, uint64_t seed, uint64_t offset, object where) except -1:
     cdef RandomArgs args
     cdef Stream stream
     cdef Device device
@@ -60,8 +61,8 @@ cdef int fill(Tensor out, uint64_t seed, uint64_t offset) except -1:
         with nogil:
             run_events(_on_host.run_, &args, args.n)
         return 0
-    stream = out.buffer_.stream
-    device = stream.device
+    device = out.buffer_.stream.device
+    stream = pick_stream(where, device)     # the memory may be of another one
     kernel = _kernels.get(device.id)
     if kernel is None:
         kernel = shipped_module("random", device, stream).get("random_uniform")

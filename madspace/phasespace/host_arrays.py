@@ -20,6 +20,7 @@ __all__ = [
     "checked_results",
     "common_batch",
     "gpu_of",
+    "listed",
     "made_results",
     "refuse_arrays_elsewhere",
     "results_of",
@@ -29,13 +30,30 @@ __all__ = [
 HOST_KINDS = (np.ndarray, np.generic, float, int)
 
 
+def listed(arrays: Any, name: str) -> list[Any]:
+    """Return the entries of a sequence; for what is none TypeError names the argument."""
+    try:
+        return list(arrays)
+    except TypeError:
+        raise TypeError(f"{name}: expected a sequence of arrays, got {type(arrays).__name__}") from None
+
+
+def on_host(name: str, array: Any) -> NDArray[Any]:
+    """Return an array on the CPU as a NumPy array, without a copy."""
+    if isinstance(array, np.ndarray):
+        return array
+    try:
+        tensor = asarray(array)
+    except TypeError as error:
+        raise TypeError(f"{name}: expected an array, got {type(array).__name__}") from error
+    if tensor.device != "cpu":
+        raise DeviceMismatchError(f"{name}: expected an array on the CPU, got one on {tensor.device}")
+    return tensor.numpy()
+
+
 def checked(argument: ProgramArgument, array: Any, is_shared: bool) -> NDArray[Any]:
     """Return an argument as a NumPy array with a batch axis."""
-    if not isinstance(array, np.ndarray):
-        tensor = asarray(array)
-        if tensor.device != "cpu":
-            raise DeviceMismatchError(f"{argument.name}: expected an array on the CPU, got one on {tensor.device}")
-        array = tensor.numpy()
+    array = on_host(argument.name, array)
     if array.dtype != argument.dtype or not array.dtype.isnative:
         raise DTypeError(f"{argument.name}: expected dtype {argument.dtype}, got {array.dtype}")
     if is_shared and array.shape == argument.shape:
@@ -77,33 +95,40 @@ def checked_results(
     if len(out) != len(results):
         raise ShapeError(f"out: expected {len(results)} entries ({', '.join(x.name for x in results)}), got {len(out)}")
     given: list[NDArray[Any] | None] = []
-    for i, (place, result, flag) in enumerate(zip(results, out, is_shared, strict=True)):
-        label = f"out[{i}] ({place.name})"
+    labels = [f"out[{i}] ({place.name})" for i, place in enumerate(results)]
+    for label, place, result, flag in zip(labels, results, out, is_shared, strict=True):
         array = None if result is None else checked_result(label, place, result, 1 if flag else batch)
-        for other, known in [*zip(names, arrays, strict=False), *enumerate(given)]:
-            if array is not None and known is not None and np.may_share_memory(array, known):
+        for other, known in [*zip(names, arrays, strict=False), *zip(labels, given, strict=False)]:
+            if array is not None and known is not None and overlap(array, known):
                 raise ValueError(f"{label}: expected memory of its own, got memory shared with {other}")
         given.append(array)
     return given
 
 
+def overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Tell whether arrays with a row per event may share bytes; columns of one table do not, as on a device."""
+    if not np.may_share_memory(a, b):
+        return False
+    stride = a.strides[0]
+    if b.strides[0] != stride or not (a[0].flags.c_contiguous and b[0].flags.c_contiguous):
+        return True
+    gap = (b.__array_interface__["data"][0] - a.__array_interface__["data"][0]) % max(stride, 1)
+    return not a[0].nbytes <= gap <= stride - b[0].nbytes
+
+
 def checked_result(label: str, argument: ProgramArgument, result: Any, length: int) -> NDArray[Any]:
     """Return an array for a result as a NumPy array."""
-    if isinstance(result, np.ndarray):
-        array: NDArray[Any] = result
-    else:
-        tensor = asarray(result)
-        if tensor.device != "cpu":
-            raise DeviceMismatchError(f"{label}: expected an array on the CPU, got one on {tensor.device}")
-        array = tensor.numpy()
+    array = on_host(label, result)
     if array.dtype != argument.dtype or not array.dtype.isnative:
         raise DTypeError(f"{label}: expected dtype {argument.dtype}, got {array.dtype}")
     if array.shape != (length, *argument.shape):
         raise ShapeError(f"{label}: expected shape {(length, *argument.shape)}, got {array.shape}")
     if not array.flags.writeable:
         raise ValueError(f"{label}: expected a writable array, got a read-only one")
-    if length and not array[0].flags.c_contiguous:
-        raise ShapeError(f"{label}: expected events that are contiguous, got strides {array.strides} (in bytes)")
+    if length and (not array[0].flags.c_contiguous or (length > 1 and abs(array.strides[0]) < array[0].nbytes)):
+        raise ShapeError(
+            f"{label}: expected events that are contiguous and do not overlap, got strides {array.strides} (in bytes)"
+        )
     if not array.flags.aligned:
         raise ShapeError(f"{label}: expected aligned data")
     return array

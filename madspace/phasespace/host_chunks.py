@@ -83,25 +83,28 @@ def run_in_chunks(
     plan = _Plan(arguments, results, is_shared, n)
     begins = range(0, max(n, 1), plan.size)
     n_slots = min(SLOTS, len(begins))
-    with fork_streams(origin, n_slots) if n_slots > 1 else nullcontext([origin]) as sides:
-        slots: list[_Slot] = []
-        try:
-            slots.extend(_Slot(plan, device, side) for side in sides)
-            for i, begin in enumerate(begins):
-                slots[i % n_slots].start(launcher, begin, min(plan.size, n - begin))
-            for i in range(n_slots):
-                slots[(len(begins) + i) % n_slots].finish()
-        except BaseException:
-            # Who has the error may do with the arrays what they like.
-            for side in sides:
-                with suppress(MadspaceError):
-                    side.synchronize()
-            raise
-        finally:
-            for slot in slots:
-                slot.close()
-    if plan.direct_results:
-        origin.synchronize()
+    streams = [origin]
+    try:
+        with fork_streams(origin, n_slots) if n_slots > 1 else nullcontext([origin]) as sides:
+            streams += sides
+            slots: list[_Slot] = []
+            try:
+                slots.extend(_Slot(plan, device, side) for side in sides)
+                for i, begin in enumerate(begins):
+                    slots[i % n_slots].start(launcher, begin, min(plan.size, n - begin))
+                for i in range(n_slots):
+                    slots[(len(begins) + i) % n_slots].finish()
+            finally:
+                _close(slots)
+        if plan.direct_results:
+            origin.synchronize()
+    except BaseException:
+        # Who has the error may do with the arrays what they like. Side streams that were joined are closed: what was
+        # queued on them comes before the end of the origin.
+        for stream in streams:
+            with suppress(MadspaceError):
+                stream.synchronize()
+        raise
 
 
 @dataclass
@@ -241,5 +244,16 @@ class _Slot:
     def close(self) -> None:
         """Let the memory go."""
         self.tensors.clear()
-        self.memory.close()
-        self.block.close()
+        try:
+            self.memory.close()
+        finally:
+            self.block.close()
+
+
+def _close(slots: list[_Slot]) -> None:
+    """Close all of them, whatever fails."""
+    if slots:
+        try:
+            slots.pop().close()
+        finally:
+            _close(slots)

@@ -15,6 +15,7 @@ from madspace.phasespace.host_arrays import (
     checked_results,
     common_batch,
     gpu_of,
+    listed,
     made_results,
     refuse_arrays_elsewhere,
     results_of,
@@ -158,7 +159,7 @@ class KernelMapping(Mapping):
             inputs = arguments_by_name(self._argument_names, [*inputs, *conditions], named)
         if device is not None:
             gpu = gpu_of(device)
-            args = [*inputs, *conditions]
+            args = [*listed(inputs, "inputs"), *listed(conditions, "conditions")]
             if gpu is not None:
                 return self._result_type._make(self._through(gpu, self._forward, args, out, stream))
             refuse_arrays_elsewhere(self._argument_names, args)
@@ -178,6 +179,7 @@ class KernelMapping(Mapping):
         is_shared = [False] * len(places)
         arrays = checked_arguments(arguments, [False] * len(arguments), args, False)
         batch = common_batch(op.input_names, arrays, -1)
+        out = None if out is None else listed(out, "out")
         given = checked_results(places, is_shared, out, op.input_names, arrays, batch)
         results = made_results(places, is_shared, given, batch)
         run_in_chunks(_OnDevice(op), arrays, results, is_shared, batch, gpu, stream)

@@ -22,6 +22,7 @@ from madspace.phasespace.host_arrays import (
     checked_results,
     common_batch,
     gpu_of,
+    listed,
     made_results,
     results_of,
 )
@@ -375,6 +376,7 @@ class FunctionRuntime:
         inputs = self._parts[0].program.inputs
         arrays = checked_arguments(inputs[: len(args)], self._is_shared, args, draw is not None)
         batch = common_batch(self._argument_names, arrays, -1 if draw is None else draw[2])
+        out = None if out is None else listed(out, "out")
         given = checked_results(self._places, self._is_shared_result, out, self._argument_names, arrays, batch)
         results = made_results(self._places, self._is_shared_result, given, batch)
         if op is not None and gpu is not None:

@@ -4,7 +4,6 @@ import contextlib
 import gc
 import sys
 import types
-import weakref
 
 import numpy as np
 import pytest
@@ -166,6 +165,63 @@ def test_cupy(device, fake, mapping, cupy):
     ]  # fmt: skip
 
 
+class CupyStream:
+    """A stream of CuPy, which ends with its object; `from_external` ones do not."""
+
+    def __init__(self, device):
+        self.stream = Stream(device)
+        self.ptr = self.stream.handle
+
+    def __del__(self):
+        self.stream.close()
+
+
+@pytest.mark.parametrize("is_external", [False, True])
+def test_a_stream_of_cupy_ends_before_the_results(device, fake, mapping, cupy, is_external):
+    stream = CupyStream(device)
+    current = [types.SimpleNamespace(ptr=stream.ptr) if is_external else stream]
+    cupy.cuda.get_current_stream = lambda _: current[0]
+    host, tensors = inputs(stream.stream)
+    arrays = [cupy.ndarray(x) for x in tensors]
+    results = mapping.map_forward(arrays)
+    same([x.tensor for x in results], host, mapping)
+    ended = stream.ptr
+    current.clear()
+    del stream, arrays, tensors
+    gc.collect()
+    fake.clear_log()
+    del results
+    gc.collect()
+    used = [call.name for call in fake.log() if call.args.get("stream") == ended]
+    assert [x for x in used if "IsCapturing" not in x] == ([] if is_external else ["cuMemFreeAsync", "cuStreamDestroy"])
+
+
+def test_cupy_beside_a_framework_on_another_stream(device, fake, mapping, cupy):
+    """Nothing but CuPy's current stream tells where its arrays are used before and behind the call."""
+    theirs, ours = Stream(device), Stream(device)
+    array, _ = framework(current={"stream": theirs.handle})
+    host, tensors = inputs(theirs)
+    out = list(mapping.map_forward(tensors, stream=theirs))
+    device.synchronize()
+    late = [cupy.ndarray(x) for x in tensors]
+    given = [cupy.ndarray(x) for x in out]
+    arrays = [array(x) if i % 2 == 0 else late[i] for i, x in enumerate(tensors)]
+    for stream in (theirs, ours, cupy.stream):
+        fake.defer(stream.handle)
+    for i in range(1, 5, 2):  # CuPy writes its arrays only now
+        tensors[i].copy_from(host[i][::-1].copy(), stream=cupy.stream)
+    mapping.map_forward(arrays, out=given, stream=ours)
+    fake.run(ours.handle)
+    fake.run(cupy.stream.handle)
+    values = [x if i % 2 == 0 else x[::-1] for i, x in enumerate(host)]
+    for stream in (theirs, ours, cupy.stream):
+        fake.defer(stream.handle, False)
+    same(out, values, mapping)
+    done = calls_of(fake, lambda: mapping.map_forward(arrays, out=given, stream=ours))
+    order = ["cuEventRecord", "cuStreamWaitEvent"]
+    assert done == [*order * 2, "cuLaunchKernel", *order * 2]
+
+
 def test_views_of_cupy(mapping, cupy):
     host, tensors = inputs(cupy.stream)
     backwards = [cupy.ndarray(x[::-1]) for x in tensors]
@@ -189,23 +245,6 @@ def test_what_cupy_must_not_give(mapping, cupy):
     arrays[1].shape, arrays[1].strides = (5, 2), (16, 8)
     with pytest.raises(madspace.ShapeError, match=r"random1: expected shape \(batch,\), got \(5, 2\)"):
         mapping.map_forward(arrays)
-
-
-def test_a_stream_of_cupy_is_there_as_long_as_its_results(device, fake, mapping, cupy):
-    """CuPy destroys a stream with its object, and results are freed on the stream that they were made for."""
-    host, tensors = inputs(Stream(device))
-    arrays = [cupy.ndarray(x) for x in tensors]
-    results = mapping.map_forward(arrays)
-    ended = weakref.ref(cupy.stream)
-    cupy.stream = Stream(device)
-    gc.collect()
-    assert ended() is not None
-    same([x.tensor for x in results], host, mapping)
-    del results
-    gc.collect()
-    mapping.map_forward(arrays)  # nothing of the call before is kept
-    gc.collect()
-    assert ended() is None
 
 
 def test_what_else_is_of_cupy_is_no_array(mapping, cupy):
@@ -283,3 +322,19 @@ def test_a_failed_launch_leaves_the_arrays_as_they_were(device, fake, mapping):
         mapping.map_forward(arrays, out=out, stream=ours)
     mapping.map_forward(arrays, out=out, stream=ours)
     same(out, host, mapping)
+
+
+def test_what_is_lent_is_not_given_back_under_its_readers(device, fake, mapping):
+    """The order behind the launch fails: the lender, who will not wait, must not reuse the memory yet."""
+    theirs, ours = Stream(device), Stream(device)
+    array, _ = framework(current={"stream": theirs.handle})
+    _, tensors = inputs(theirs)
+    out = list(mapping.map_forward(tensors, stream=ours))
+    arrays = [array(x) for x in tensors]
+    fake.clear_log()
+    with fake.failing("cuEventRecord", nth=2), pytest.raises(madspace.DriverError):
+        mapping.map_forward(arrays, out=out, stream=ours)
+    names = fake.names()
+    waits = [call.args["stream"] for call in fake.log("cuStreamSynchronize")]
+    assert waits == [ours.handle]
+    assert names.index("cuLaunchKernel") < names.index("cuStreamSynchronize")

@@ -133,6 +133,22 @@ def test_results_into_given_arrays(mapping, cut, nbytes):
     assert (np.delete(table, range(1, 5), axis=1) == -77.0).all()
 
 
+@pytest.mark.parametrize("device", [None, "cuda"])
+def test_results_side_by_side_in_one_table(mapping, device):
+    inputs = host_inputs(100)
+    expected = mapping.map_forward(inputs)
+    table = np.full((100, 24), -77.0)
+    out = [*(table[:, 4 * i : 4 * i + 4] for i in (3, 0, 1, 4, 2)), table[:, 20]]
+    arguments = [*inputs[:8], table[:, 22]]
+    table[:, 22] = inputs[8]
+    mapping.map_forward(arguments, out=out, device=device)
+    for found, x in zip(out, expected, strict=True):
+        np.testing.assert_allclose(found, x, rtol=1e-12, atol=1e-9)
+    assert (table[:, [21, 23]] == -77.0).all()
+    with pytest.raises(ValueError, match="shared with out"):
+        mapping.map_forward(inputs, out=[table[:, :4], table[:, 3:7], *[None] * 4], device=device)
+
+
 @pytest.mark.parametrize("nbytes", [3000, 1 << 25])
 def test_page_locked_arrays(mapping, cut, nbytes):
     inputs = host_inputs(100)
@@ -192,14 +208,19 @@ def test_the_cpu_stays_the_cpu(mapping):
 
 def test_what_is_refused(mapping):
     inputs = host_inputs(10)
+    same, rows = np.zeros((10, 4)), np.lib.stride_tricks.as_strided(np.zeros(40), (10, 4), (8, 8))
     cases = [
         (inputs[:5], {}, madspace.ShapeError, "inputs: expected 9 arrays"),
         ([inputs[0][:7], *inputs[1:]], {}, madspace.ShapeError, "random1: expected 7 events, as random0 has, got 10"),
         ([inputs[0].astype(">f8"), *inputs[1:]], {}, madspace.DTypeError, "random0: expected dtype float64, got >f8"),
-        ([None, *inputs[1:]], {}, TypeError, "expected an array"),
         (put(inputs), {}, madspace.DeviceMismatchError, "random0: expected an array on the CPU, got one on"),
         (inputs, {"out": [None] * 5}, madspace.ShapeError, "out: expected 6 entries"),
         (inputs, {"out": [*[None] * 5, inputs[0]]}, ValueError, r"out\[5\] \(det\): .* shared with random0"),
+        (inputs, {"out": [same, same, *[None] * 4]}, ValueError, r"shared with out\[0\] \(momentum0\)"),
+        (inputs, {"out": [rows, *[None] * 5]}, madspace.ShapeError, "momentum0.: .* do not overlap, got strides"),
+        (inputs, {"out": 5}, TypeError, "out: expected a sequence of arrays, got int"),
+        (5, {}, TypeError, "inputs: expected a sequence of arrays, got int"),
+        ([None, *inputs[1:]], {}, TypeError, "random0: expected an array, got NoneType"),
         (inputs, {"out": put([*[None] * 5, inputs[0]])}, madspace.DeviceMismatchError, r"out\[5\] \(det\): expected"),
         (inputs, {"stream": "fast"}, TypeError, "stream"),
         (inputs, {"device": "gpu"}, ValueError, "device"),

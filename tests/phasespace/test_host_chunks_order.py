@@ -1,5 +1,6 @@
 """NumPy to a GPU and back: what is queued where and when, what is waited for, what failures leave. Fake driver."""
 
+import sys
 from collections import Counter
 
 import numpy as np
@@ -131,9 +132,10 @@ def test_the_interpreter_runs_meanwhile(fake, mapping, inputs, chunks):
         (lambda x: [x[0][:7], *x[1:]], {}),
         (lambda x: put(x), {}),
         (lambda x: x, {"out": [None] * 5}),
+        (lambda x: x, {"out": [np.lib.stride_tricks.as_strided(np.zeros(4 * N), (N, 4), (8, 8)), *[None] * 5]}),
         (lambda x: x, {"device": 7}),
     ],
-    ids=["count", "length", "place", "out", "device"],
+    ids=["count", "length", "place", "out", "rows", "device"],
 )
 def test_a_refused_call_queues_nothing(fake, mapping, inputs, chunks, arrays, options):
     given = arrays(inputs)
@@ -174,10 +176,78 @@ def test_after_a_failure_nothing_is_queued(late, mapping, inputs, chunks, device
     with late.failing(LAUNCH, nth=3), pytest.raises(madspace.DriverError):
         mapping.map_forward(inputs, out=out, device="cuda")
     streams = {call.args["stream"] for call in late.log(UP)}
-    assert {call.args["stream"] for call in late.log("cuStreamSynchronize")} == streams
-    found = [name for name, _ in steps(late)]
-    assert found[-3:] == ["cuStreamSynchronize"] * 3
+    assert len(streams) == 3
+    assert not any(late.pending(stream) for stream in streams)
     assert np.isnan(out[0]).all()
+
+
+def results_after(late, mapping, arrays, streams):
+    """Return what a call raised, and whether its page-locked results changed when all that was queued had run."""
+    out = [pinned(np.full((N, 4), np.nan)) for _ in range(5)] + [pinned(np.full(N, np.nan))]
+    error = None
+    try:
+        mapping.map_forward(arrays, out=out, device="cuda")
+    except (madspace.DriverError, KeyboardInterrupt) as raised:
+        error = raised
+    then = [x.copy() for x in out]
+    for stream in streams:
+        late.run(stream)
+    is_over = all(np.array_equal(x, y, equal_nan=True) for x, y in zip(out, then, strict=True))
+    return error, is_over
+
+
+@pytest.fixture
+def streams_of_calls(late, mapping, inputs, chunks):
+    """Return the side streams of a call, which do nothing before somebody waits for them."""
+    late.clear_log()
+    mapping.map_forward(inputs, device="cuda")
+    return sorted({call.args["stream"] for call in late.log(UP)})
+
+
+@pytest.mark.parametrize("name", ["cuEventRecord", "cuStreamWaitEvent", "cuMemFreeAsync"])
+def test_whatever_fails_nothing_is_written_later(late, mapping, inputs, streams_of_calls, name):
+    """Results in page-locked memory, which the device writes while the host waits for nothing but the end."""
+    arrays = [pinned(x) for x in inputs]
+    late.clear_log()
+    results_after(late, mapping, arrays, streams_of_calls)
+    total = len(late.log(name))
+    assert total >= 3
+    for nth in range(1, total + 1):
+        with late.failing(name, nth=nth):
+            error, is_over = results_after(late, mapping, arrays, streams_of_calls)
+        assert error is not None, nth
+        assert is_over, nth
+
+
+def test_wherever_it_is_interrupted_nothing_is_written_later(late, mapping, inputs, streams_of_calls):
+    arrays = [pinned(x) for x in inputs]
+    lines = 0
+
+    def interrupt_at(last):
+        def trace(frame, event, _):
+            nonlocal lines
+            if not frame.f_code.co_filename.endswith("host_chunks.py"):
+                return None
+            lines += event == "line"
+            if lines == last:
+                lines += 1
+                raise KeyboardInterrupt
+            return trace
+
+        return trace
+
+    last, is_whole = 1, False
+    while not is_whole:
+        lines = 0
+        before = sys.gettrace()
+        sys.settrace(interrupt_at(last))
+        try:
+            error, is_over = results_after(late, mapping, arrays, streams_of_calls)
+        finally:
+            sys.settrace(before)
+        assert is_over, last
+        is_whole, last = error is None, last + 7
+    assert last > 500
 
 
 @pytest.mark.parametrize("kind", ["staged", "page-locked", "small"])
