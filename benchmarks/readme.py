@@ -14,7 +14,9 @@ RESULT = ROOT / "benchmarks" / "results" / "h200.json"
 PLOT = "benchmarks/results/h200/latency.png"
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
 
-MAPPING = "cuda order=[0, 1] power=0.8 n="
+POINTS = "order=[0, 1] power=0.8 n="
+MAPPING = f"cuda {POINTS}"
+PROGRAM, GRADIENTS = "program shipped order=[0, 1] own n=1000000", "program gradients order=[0, 1] n=1000000"
 # What, the suite and the case, whose figure, what beside it, whose figure there.
 ROWS = (
     ("launch of a kernel with two arguments", "latency", "launch", "madspace", "C", "c"),
@@ -26,6 +28,9 @@ ROWS = (
     ("map 1 000 events: enqueue", "phasespace", f"{MAPPING}1000", "host", "C", "c_launch"),
     ("map 1 000 000 events: device", "phasespace", f"{MAPPING}1000000", "device", "copy", "floor"),
     ("map 10 000 000 events: device", "phasespace", f"{MAPPING}10000000", "device", "copy", "floor"),
+    ("map 1 000 000 events, random numbers drawn inside", "phasespace", PROGRAM, "device", "copy", "floor"),
+    ("gradients of 1 000 000 events", "phasespace", GRADIENTS, "device", "copy", "floor"),
+    ("10 000 000 events, NumPy to NumPy", "phasespace", f"numpy {POINTS}10000000", "call", "staged", "staged_copies"),
     ("KDA, T = 8192, 96 heads", "kda", "cuda fixed-t8192-h96 fast", "replay", "copy", "floor"),
     ("KDA, 8 sequences of 1024, 96 heads", "kda", "cuda varlen-1024x8-h96 fast", "replay", "copy", "floor"),
     ("KDA, T = 2048, 8 heads", "kda", "cuda fixed-t2048-h8 fast", "replay", "copy", "floor"),
@@ -46,7 +51,7 @@ def section(result: dict[str, Any]) -> str:
     lines = [
         f"{origin['device']}, {origin['processor']}, commit {origin['commit']}; medians in microseconds.",
         "C: the same driver calls from C, in turn in the same run. Copy: the time in which a device copy moves as many",
-        "bytes, the least that inputs and outputs need.",
+        "bytes, the least that inputs and outputs need. Staged: the same copies between NumPy and the GPU alone.",
         "",
         "| | us | beside | there | ratio |",
         "| --- | ---: | --- | ---: | ---: |",

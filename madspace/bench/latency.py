@@ -20,7 +20,7 @@ from madspace.bench.latency_cases import COPIES, NATIVE, QUICK_COPIES, Case, Set
 from madspace.bench.terminal import Progress, table
 from madspace.bench.timing import Measurement, Statement, Timed, distribution, pinned, sampled, spread
 
-ROUNDS, QUICK_ROUNDS = 301, 31
+ROUNDS, QUICK_ROUNDS = 201, 31
 RUN, QUICK_RUN = 20, 8  # operations of a sample: far fewer than a queue holds
 Group = tuple[int, int]  # operations of a sample and rounds: what is sampled in turn
 

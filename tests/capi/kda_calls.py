@@ -132,6 +132,8 @@ class Call:
             madspace.kda.fwd(**{name: given.get(name) for name in ROWS}, **self.numbers | _others(given), stream=stream)
         except (TypeError, ValueError, madspace.MadspaceError) as error:
             return error
+        finally:
+            madspace.release_inputs(wait=True)  # the deleters end with the arrays
         return None
 
     def c_arguments(self, base):

@@ -278,7 +278,7 @@ def test_a_module_and_its_tensors_are_on_one_device(device):
     with pytest.raises(madspace.DeviceMismatchError, match="expected a global on the CPU"):
         FunctionModule(*with_globals("cuda"))(x)
     module = FunctionModule(*with_globals())
-    with pytest.raises(madspace.DeviceMismatchError, match=r"w\.a: expected a CUDA tensor on cuda:0"):
+    with pytest.raises(madspace.DeviceMismatchError, match="expected a CUDA tensor on cuda:0"):
         module(x.cuda())
     with pytest.raises(ValueError, match="global_params"):
         module.to("cuda")(x.cuda())
