@@ -19,6 +19,7 @@ from madspace.phasespace.program import Program
 
 FOLDER = Path(__file__).resolve().parent.parent / "cuda_src" / "phasespace"
 INCLUDE = '#include "fused_kernel.h"'
+SPILLS_ELSEWHERE = "// spills-allowed: threads are chosen for sm_90a; compilers for other targets need some registers more\n"
 SPILLS = "// spills-allowed: what the way back needs does not fit into the registers of 384 threads\n"
 HEAD = f"""// Fused kernels of programs, printed by tools/fuse_programs.py: do not edit.
 {INCLUDE}
@@ -46,7 +47,7 @@ def sources() -> Iterator[tuple[str, str]]:
         program = compile_graph(function, table)
         shared = [False] * len(program.outputs)
         kernels += [fused_source(program, shared, drawn, threads=threads) for drawn in ((), randoms)]
-    yield "fused_chains.cu", "\n".join([HEAD, *kernels])
+    yield "fused_chains.cu", "\n".join([SPILLS_ELSEWHERE + HEAD, *kernels])
     programs = list(_gradients())
     head = SPILLS + HEAD.replace(INCLUDE, fused_defines(programs[0]) + INCLUDE)
     kernels = [
