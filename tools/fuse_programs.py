@@ -19,7 +19,7 @@ from madspace.phasespace.program import Program
 
 FOLDER = Path(__file__).resolve().parent.parent / "cuda_src" / "phasespace"
 INCLUDE = '#include "fused_kernel.h"'
-SPILLS_ELSEWHERE = "// spills-allowed: threads are chosen for sm_90a; compilers for other targets need some registers more\n"
+SPILLS_ELSEWHERE = "// spills-allowed: threads are chosen for sm_90a; other targets need some registers more\n"
 SPILLS = "// spills-allowed: what the way back needs does not fit into the registers of 384 threads\n"
 HEAD = f"""// Fused kernels of programs, printed by tools/fuse_programs.py: do not edit.
 {INCLUDE}

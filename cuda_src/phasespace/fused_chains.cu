@@ -1,4 +1,4 @@
-// spills-allowed: threads are chosen for sm_90a; compilers for other targets need some registers more
+// spills-allowed: threads are chosen for sm_90a; other targets need some registers more
 // Fused kernels of programs, printed by tools/fuse_programs.py: do not edit.
 #include "fused_kernel.h"
 
