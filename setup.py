@@ -13,6 +13,19 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 import build_cubins  # noqa: E402
+
+
+def check_targets():
+    """End at once where the targets of the kernels are not understood: they are compiled last, after minutes."""
+    try:
+        build_cubins.parse_targets(build_cubins.wanted_archs())
+    except (RuntimeError, ValueError) as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    check_targets()  # needs no compiler, so it comes before what does
+
 import build_native  # noqa: E402
 
 DEVICE_HEADERS = ROOT / "cuda_src" / "include" / "madspace"
@@ -89,16 +102,7 @@ class Build(build):
     sub_commands = [*build.sub_commands, ("build_cubins", None)]
 
 
-def check_targets():
-    """End at once where the targets of the kernels are not understood: they are compiled last, after minutes."""
-    try:
-        build_cubins.parse_targets(build_cubins.wanted_archs())
-    except (RuntimeError, ValueError) as error:
-        raise SystemExit(f"error: {error}") from None
-
-
 if __name__ == "__main__":
-    check_targets()
     link_headers()
     setup(
         ext_modules=build_native.extensions(),
