@@ -76,12 +76,14 @@ def compile_vjp(
     names, values = graph.outputs.keys(), graph.outputs.values()
     outputs = NamedValues([names[i] for i in positions], [values[i] for i in positions])
     graph = Graph(graph.inputs, outputs, graph.locals, graph.globals, graph.instructions)
-    # A step that goes both ways leaves out by itself what is known to be 0, and is not to be taken for a cheaper one.
-    plain = {name: x for name, x in available.items() if name not in special_ops(TWO_WAY)}
-    lowered = lower(graph, plain)
-    asked = _asked(graph, lowered, wanted)
-    is_backwards = is_shorter_backwards(lowered.code, [x for *_, scalars in asked for x in scalars])
-    if most_directions == 0 or not is_backwards:
+    is_backwards = False
+    if most_directions > 0:
+        # A step that goes both ways leaves out by itself what is known to be 0: it is not taken for a cheaper one.
+        cheaper = special_ops(TWO_WAY)
+        lowered = lower(graph, {name: x for name, x in available.items() if name not in cheaper})
+        asked = _asked(graph, lowered, wanted)
+        is_backwards = is_shorter_backwards(lowered.code, [x for *_, scalars in asked for x in scalars])
+    if not is_backwards:
         lowered = lower(graph, available)
         asked = _asked(graph, lowered, wanted)
     code = lowered.code
