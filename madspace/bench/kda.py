@@ -20,41 +20,20 @@ from madspace.bench import kda_peers
 from madspace.bench.c_twin import CTwin
 from madspace.bench.kda_cases import CASES, SMALL, Call, Case, Reference, chosen, host_inputs
 from madspace.bench.terminal import Progress, table
-from madspace.bench.timing import ENQUEUED, interleaved, into_drained_queue, pinned, timed
+from madspace.bench.timing import (
+    ENQUEUED,
+    REPLAYS,
+    captured,
+    interleaved,
+    into_drained_queue,
+    pinned,
+    replays,
+    timed,
+)
 
-REPLAYS = 20
 COLD_BYTES = 160e6  # three times the L2 cache of an H200
 MAX_SETS = 256
 ROUNDS, QUICK_ROUNDS = 21, 3
-
-
-def replays(graph: Any, stream: madspace.Stream, n_calls: int = 1) -> Callable[[], float]:
-    """Return a measurement: seconds per call of back-to-back replays, by events."""
-    device = stream.device
-    first, last = madspace.Event(device, timing=True), madspace.Event(device, timing=True)
-    launches = -(-REPLAYS // n_calls)
-
-    def measure() -> float:
-        graph.launch(stream)  # the device must not wait for the host's first launch
-        first.record(stream)
-        for _ in range(launches):
-            graph.launch(stream)
-        last.record(stream)
-        last.synchronize()
-        return last.elapsed_since(first) * 1e-3 / (launches * n_calls)
-
-    return measure
-
-
-def captured(calls: list[Call], stream: madspace.Stream) -> tuple[Any, madspace.Graph]:
-    """Return the graph of some calls, one behind the other, to be launched and as it was captured."""
-    for call in calls:
-        call(stream=stream)
-    stream.synchronize()
-    with madspace.capture(stream) as graph:
-        for call in calls:
-            call(stream=stream)
-    return graph.instantiate(), graph
 
 
 def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, seed: int = 0) -> dict[str, Any]:
@@ -69,9 +48,9 @@ def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, 
     errors = reference.check(*call.results())
 
     enqueue = call.bound(stream=stream)
-    graph, recording = captured([call], stream)
+    recording = captured(stream, lambda: call(stream=stream))
     samples = {
-        "replay": replays(graph, stream),
+        "replay": replays(stream, recording),
         "host": into_drained_queue(stream.synchronize, lambda: timed(enqueue, ENQUEUED)),
         "c_launch": twin.measurement(twin.kernels(recording), ENQUEUED),
     }
@@ -79,7 +58,12 @@ def gpu_case(case: Case, gate: str, twin: CTwin, peers: list[str], rounds: int, 
     if case.nbytes() < COLD_BYTES / 2:
         with madspace.stream(stream):
             sets += [call.copy() for _ in range(min(MAX_SETS, int(COLD_BYTES // case.nbytes())))]
-        samples["cold"] = replays(captured(sets, stream)[0], stream, len(sets))
+
+        def call_all() -> None:
+            for one in sets:
+                one(stream=stream)
+
+        samples["cold"] = replays(stream, captured(stream, call_all), len(sets))
     made, left_out = kda_peers.measurements(peers, inputs, reference, REPLAYS)
     samples |= made
     interleaved(samples, 1 + rounds // 5)  # wakes clocks

@@ -1,6 +1,6 @@
 """Speed of phase-space mappings: events per second on the GPU and on the CPU, host time of a call, share of the floor.
 
-On a GPU, for each batch size: device time by events over back-to-back launches ("device"; "cold" over so many sets of
+On a GPU, for each batch size: device time of a call in a replayed graph of many ("device"; "cold" over so many sets of
 arrays that none is left in the L2 cache when it is used again, where that is possible), host time of a call, one of
 16 into a drained queue behind as many, beside launches of the same kernel from C; call and wait, beside launch of an
 empty kernel and wait from C, interleaved in the same run. On the CPU, one thread: ns per event, interleaved with PyPI's
@@ -29,11 +29,13 @@ from madspace.bench.terminal import Progress, table
 from madspace.bench.timing import (
     COPY_BANDWIDTH,
     ENQUEUED,
-    by_events,
+    REPLAYS,
+    captured,
     host_time,
     interleaved,
     into_drained_queue,
     pinned,
+    replays,
     timed,
 )
 
@@ -86,9 +88,6 @@ def gpu_case(
     def call_fresh() -> None:
         mapping.map_forward(arrays, stream=stream)
 
-    with madspace.capture(stream) as recording:
-        call()
-
     def waited() -> float:
         start = time.perf_counter()
         call()
@@ -96,21 +95,21 @@ def gpu_case(
         return time.perf_counter() - start
 
     def over(sets: list[tuple[list[Any], list[Any]]]) -> Callable[[], float]:
-        repeats = -(-20 // len(sets)) * len(sets)
+        repeats = -(-REPLAYS // len(sets)) * len(sets)
 
         def launch() -> None:
             for k in range(repeats):
                 inputs, outputs = sets[k % len(sets)]
                 mapping.map_forward(inputs, out=outputs, stream=stream)
 
-        return by_events(stream, launch, repeats)
+        return replays(stream, captured(stream, launch), repeats)
 
     calls = {
         "host": host_time(stream.synchronize, call),
         "host_fresh_outputs": host_time(stream.synchronize, call_fresh),
         "call_and_wait": into_drained_queue(stream.synchronize, waited),
         "device": over([(arrays, out)]),
-        "c_launch": twin.measurement(twin.kernels(recording), ENQUEUED),
+        "c_launch": twin.measurement(twin.kernels(captured(stream, call)), ENQUEUED),
         "c_launch_and_wait": twin.measurement(twin.operation("launch_and_wait"), 1),
     }
     n_sets = 1 + int(COLD_BYTES // nbytes)

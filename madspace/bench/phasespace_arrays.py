@@ -10,7 +10,7 @@ import numpy as np
 import madspace
 from madspace.bench.c_twin import CTwin
 from madspace.bench.terminal import table
-from madspace.bench.timing import ENQUEUED, host_time, interleaved
+from madspace.bench.timing import ENQUEUED, captured, host_time, interleaved
 
 N_EVENTS = 1000
 
@@ -68,9 +68,7 @@ def case(
         for wanted, given, found in zip(out, their_out, results, strict=True):
             if found is not given or not np.array_equal(wanted.numpy(), madspace.from_dlpack(given).numpy()):
                 raise RuntimeError(f"{package}: another result than with Tensors")
-        with madspace.capture(stream) as recording:
-            mapping.map_forward(arrays, out=out, stream=stream)
-
+        recording = captured(stream, lambda: mapping.map_forward(arrays, out=out, stream=stream))
         calls: dict[str, Callable[[], Any]] = {
             "host": lambda: mapping.map_forward(theirs, out=their_out),
             "host_own_outputs": lambda: mapping.map_forward(theirs, out=out),

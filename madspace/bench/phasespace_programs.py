@@ -1,6 +1,6 @@
-"""Device time of programs: fused and interpreted kernels, gradients, random numbers drawn inside, by events.
+"""Device time of programs: fused and interpreted kernels, gradients, random numbers drawn inside, as a replayed graph.
 
-Back-to-back calls on Tensors, results given where the call takes them; the floor is the time in which a device copy
+Calls on Tensors, one behind the other, results given where the call takes them; the floor is the time in which a device copy
 moves as many bytes as the call reads and writes. "shared": energy and masses are one number each for all events.
 Results are compared with those of the CPU before anything is timed.
 """
@@ -14,9 +14,8 @@ import numpy as np
 import madspace
 from madspace import random
 from madspace.bench.terminal import table
-from madspace.bench.timing import COPY_BANDWIDTH, by_events, interleaved
+from madspace.bench.timing import COPY_BANDWIDTH, REPLAYS, captured, interleaved, replays
 
-REPEATS = 20
 SEED = 1
 N_CHECKED = 1000  # events
 Arrays = list[Any]
@@ -107,10 +106,10 @@ def measure(case: Case, stream: madspace.Stream, rounds: int) -> dict[str, Any]:
             raise RuntimeError("other results than on the CPU")
 
     def launch() -> None:
-        for _ in range(REPEATS):
+        for _ in range(REPLAYS):
             call()
 
-    device = by_events(stream, launch, REPEATS)
+    device = replays(stream, captured(stream, launch), REPLAYS)
     interleaved({"device": device}, 2)
     result: dict[str, Any] = interleaved({"device": device}, rounds)
     result["floor"] = nbytes / COPY_BANDWIDTH * 1e6

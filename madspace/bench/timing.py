@@ -18,6 +18,7 @@ Measurement = Callable[[], float | list[float]]
 S = TypeVar("S", float, list[float])
 
 ENQUEUED = 16  # calls of a sample of host time
+REPLAYS = 20  # calls of a sample of device time, at least
 COPY_BANDWIDTH = 4.27e12  # bytes per second, read and written, of a device copy on an H200
 
 
@@ -135,6 +136,36 @@ def by_events(stream: madspace.Stream, run: Callable[[], Any], n: int) -> Callab
         last.record(stream)
         last.synchronize()
         return last.elapsed_since(first) * 1e-3 / n
+
+    return measure
+
+
+def captured(stream: madspace.Stream, run: Callable[[], Any]) -> madspace.Graph:
+    """Return the graph of what `run` queues on a stream, which has run once before."""
+    run()
+    stream.synchronize()
+    with madspace.capture(stream) as graph:
+        run()
+    return graph
+
+
+def replays(stream: madspace.Stream, graph: madspace.Graph, n_calls: int = 1) -> Callable[[], float]:
+    """Return a measurement: seconds of the device per call of a graph of n, by events around back-to-back replays.
+
+    The host takes no part in it: batches that are shorter than its calls are timed as well.
+    """
+    first, last = (madspace.Event(stream.device, timing=True) for _ in range(2))
+    executable = graph.instantiate()
+    launches = -(-REPLAYS // n_calls)
+
+    def measure() -> float:
+        executable.launch(stream)  # the device must not wait for the host's first launch
+        first.record(stream)
+        for _ in range(launches):
+            executable.launch(stream)
+        last.record(stream)
+        last.synchronize()
+        return last.elapsed_since(first) * 1e-3 / (launches * n_calls)
 
     return measure
 

@@ -8,7 +8,7 @@ from libc.stdint cimport uint64_t, uintptr_t
 from madspace.core._attach cimport attach, attach_methods
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA, DLTensor, FLAG_COPIED, FLAG_READ_ONLY
 from madspace.core._dtypes cimport CODE_BFLOAT, CODE_FLOAT8_FIRST, CODE_FLOAT8_LAST, dtype_name, typestr_of
-from madspace.core._managed cimport new_capsule
+from madspace.core._managed cimport lend, new_capsule
 from madspace.core.device cimport get_device
 from madspace.core.stream cimport Stream, foreign_stream
 from madspace.core.tensor cimport Tensor, open_stream
@@ -162,6 +162,7 @@ cdef Stream consumer_stream(Tensor tensor, object stream):
 
 cdef object export_capsule(Tensor tensor, Stream consumer, bint versioned, uint64_t flags):
     cdef DLTensor view
+    cdef object owner = tensor
     tensor.describe(&view)
     if tensor.readonly_:
         if not versioned:
@@ -169,7 +170,8 @@ cdef object export_capsule(Tensor tensor, Stream consumer, bint versioned, uint6
         flags |= FLAG_READ_ONLY
     if consumer is not None:
         tensor.before(consumer, not tensor.readonly_)
-    return new_capsule(&view, tensor, flags, versioned, tensor.memory(), consumer)
+        owner = lend(tensor, tensor.memory(), consumer, not tensor.readonly_)
+    return new_capsule(&view, owner, flags, versioned)
 
 
 attach_methods(Tensor, (__dlpack_device__, __dlpack__, torch))

@@ -2,6 +2,7 @@
 
 Their deleters are called from any thread, with or without the GIL, and after the interpreter is gone.
 """
+cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
@@ -9,7 +10,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from madspace.core._dlpack_abi cimport (
-    DLPACK_MAJOR, DLPACK_MINOR, DLTensor, FLAG_READ_ONLY, LegacyTensor, ManagedTensor,
+    DLPACK_MAJOR, DLPACK_MINOR, DLTensor, LegacyTensor, ManagedTensor,
 )
 from madspace.core._foreign cimport Foreign, complain
 from madspace.core._teardown cimport is_closed
@@ -41,39 +42,47 @@ cdef const char* VERSIONED = "dltensor_versioned"
 cdef const char* LEGACY = "dltensor"
 
 
+@cython.final
+@cython.freelist(16)
+@cython.no_gc               # what holds it is no object of Python's
+cdef class Loan:
+    """What a consumer's stream uses until it has let go of all of it."""
+
+    cdef object source      # a Tensor or a Buffer
+    cdef object memory      # its Buffer, or a Foreign
+    cdef Stream consumer
+    cdef bint writable
+
+    def __dealloc__(self):
+        if self.consumer is not None:
+            note_use(self.memory, self.consumer, self.writable)
+            self.consumer.drop()
+
+
+cdef object lend(object source, object memory, Stream consumer, bint writable):
+    cdef Loan loan = Loan.__new__(Loan)
+    consumer.hold()         # closing it must not end the handle before the use on it is noted
+    loan.source, loan.memory, loan.consumer, loan.writable = source, memory, consumer, writable
+    return loan
+
+
 # One block behind both structures; the one that was asked for is filled in. shape and strides follow the struct.
 cdef struct Export:
     ManagedTensor managed
     LegacyTensor legacy
     PyObject* owner
-    PyObject* memory
-    PyObject* consumer
-    bint writable
     int64_t extents[1]
 
 
-cdef Export* new_export(const DLTensor* view, object owner, uint64_t flags, object memory,
-                        Stream consumer) except NULL:
+cdef Export* new_export(const DLTensor* view, object owner) except NULL:
     cdef size_t ndim = <size_t>view.ndim
     cdef Export* export = <Export*>calloc(1, sizeof(Export) + 2 * ndim * sizeof(int64_t))
     if export is NULL:
         raise MemoryError("no host memory left for a DLPack structure")
     memcpy(export.extents, view.shape, ndim * sizeof(int64_t))
     memcpy(export.extents + ndim, view.strides, ndim * sizeof(int64_t))
-    if consumer is not None:
-        try:
-            consumer.hold()     # closing it must not end the handle before the use on it is noted
-        except BaseException:
-            free(export)
-            raise
     Py_INCREF(owner)
     export.owner = <PyObject*>owner
-    if consumer is not None:
-        Py_INCREF(memory)
-        Py_INCREF(consumer)
-        export.memory = <PyObject*>memory
-        export.consumer = <PyObject*>consumer
-    export.writable = not flags & FLAG_READ_ONLY
     return export
 
 
@@ -83,9 +92,8 @@ cdef void point(DLTensor* tensor, const DLTensor* view, int64_t* extents) noexce
     tensor.strides = extents + view.ndim
 
 
-cdef ManagedTensor* new_managed(const DLTensor* view, object owner, uint64_t flags, object memory,
-                                Stream consumer) except NULL:
-    cdef Export* export = new_export(view, owner, flags, memory, consumer)
+cdef ManagedTensor* new_managed(const DLTensor* view, object owner, uint64_t flags) except NULL:
+    cdef Export* export = new_export(view, owner)
     point(&export.managed.tensor, view, export.extents)
     export.managed.major = DLPACK_MAJOR
     export.managed.minor = DLPACK_MINOR
@@ -95,9 +103,8 @@ cdef ManagedTensor* new_managed(const DLTensor* view, object owner, uint64_t fla
     return &export.managed
 
 
-cdef LegacyTensor* new_legacy(const DLTensor* view, object owner, uint64_t flags, object memory,
-                              Stream consumer) except NULL:
-    cdef Export* export = new_export(view, owner, flags, memory, consumer)
+cdef LegacyTensor* new_legacy(const DLTensor* view, object owner) except NULL:
+    cdef Export* export = new_export(view, owner)
     point(&export.legacy.tensor, view, export.extents)
     export.legacy.context = export
     export.legacy.deleter = delete_legacy
@@ -128,11 +135,6 @@ cdef void drop(Export* export) noexcept:
     cdef PyObject* value
     cdef PyObject* trace
     PyErr_Fetch(&kind, &value, &trace)
-    if export.consumer is not NULL:
-        note_use(<object>export.memory, <Stream>export.consumer, export.writable)
-        (<Stream>export.consumer).drop()
-    Py_XDECREF(export.consumer)
-    Py_XDECREF(export.memory)
     Py_XDECREF(export.owner)
     free(export)
     PyErr_Restore(kind, value, trace)
@@ -150,18 +152,17 @@ cdef void note_use(object memory, Stream consumer, bint writable) noexcept:
         complain(f"the use of memory by stream {<uintptr_t>consumer.handle_:#x} could not be recorded: {error}")
 
 
-cdef object new_capsule(const DLTensor* view, object owner, uint64_t flags, bint versioned, object memory,
-                        Stream consumer):
+cdef object new_capsule(const DLTensor* view, object owner, uint64_t flags, bint versioned):
     cdef ManagedTensor* managed
     cdef LegacyTensor* legacy
     if versioned:
-        managed = new_managed(view, owner, flags, memory, consumer)
+        managed = new_managed(view, owner, flags)
         try:
             return PyCapsule_New(managed, VERSIONED, end_capsule)
         except BaseException:
             delete_managed(managed)
             raise
-    legacy = new_legacy(view, owner, flags, memory, consumer)
+    legacy = new_legacy(view, owner)
     try:
         return PyCapsule_New(legacy, LEGACY, end_capsule)
     except BaseException:
@@ -180,4 +181,5 @@ cdef void end_capsule(object capsule) noexcept:
 cdef object managed_owner(ManagedTensor* managed):
     if managed.deleter is not <void (*)(ManagedTensor*) noexcept>delete_managed:
         return None
-    return <object>(<Export*>managed.context).owner
+    owner = <object>(<Export*>managed.context).owner
+    return (<Loan>owner).source if type(owner) is Loan else owner

@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from madspace.core._uses cimport Work
 from madspace.core.device cimport Device
+from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport MAX_NDIM, Tensor
 
@@ -41,7 +42,11 @@ cdef class Intake:
     cdef Work work_              # made for the first array that needs it
     cdef int locate(self, object first, str name) except -1
     cdef int choose(self, object stream, object first) except -1
+    # The stream on which the library of the first array works, as framework_stream() tells it; choose() came before.
+    cdef Stream stream_of(self, object first)
     cdef int take(self, Operand* operand, object array, str name, bint write) except -1
+    # take() of an array that is lent on the call's device; False, and nothing noted, for all others.
+    cdef bint glance(self, Operand* operand, object array, bint write) except -1
     cdef bint lent(self, Operand* operand, object array, bint write) except -1
     cdef int check_device(self, int32_t device_type, int32_t device_id, str name) except -1
     # take() of all arrays of a call that is known to be right: tensors or None, those that are written last.
@@ -79,6 +84,12 @@ cdef list listed(object arrays, str name)        # TypeError for what is no sequ
 # Gives a result of an op the type of the array that it was computed from: `like` decides. consumer: framework_stream()
 # of that array.
 cdef object hand_over(Tensor result, object like, Stream consumer)
+
+# The same for results that are parts of one buffer, without a Tensor of each: whether the type of `like` takes them;
+# the owner of all of them, behind the work that wrote them; and the array of one.
+cdef bint takes_parts(object like) except -1
+cdef object lend_slab(Buffer slab, Stream consumer)
+cdef object hand_over_part(object owner, Operand* x, object like)
 
 # A new array of the kind of `like`, the first one, from the allocator of its library, which knows what to do in a
 # capture of its own; None where the library gives none, or works on another stream than the call's.

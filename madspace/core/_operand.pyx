@@ -16,6 +16,7 @@ from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._facts cimport Facts, exchange_table, facts_of, told_stream
 from madspace.core._foreign cimport look_at_some, n_held, order_inside
 from madspace.core._layout cimport compact_strides
+from madspace.core._managed cimport lend, new_managed
 from madspace.core._recording cimport n_recordings
 from madspace.core._uses cimport finish_unnoted, work_on
 from madspace.core.current cimport chosen_stream
@@ -24,6 +25,7 @@ from madspace.core.dlpack cimport (
     DLTensor, ExchangeTable, ManagedTensor, export_managed, framework_stream, import_array,
 )
 from madspace.core.event cimport order
+from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream, as_stream, own_stream
 from madspace.core.tensor cimport MAX_NDIM, Tensor
 
@@ -69,6 +71,17 @@ cdef class Intake:
         if self.stream is None:
             self.stream = own_stream(self.device)
         return 0
+
+    cdef Stream stream_of(self, object first):
+        if self.device is not None and self.first_ is None:
+            return self.lender_
+        return framework_stream(first)
+
+    cdef bint glance(self, Operand* operand, object array, bint write) except -1:
+        if self.owns or (self.first_ is not None and array is self.first_array_):
+            return False
+        return (self.lent(operand, array, write) and operand.device_type == self.device_type
+                and operand.device_id == self.device_id)
 
     cdef int take(self, Operand* operand, object array, str name, bint write) except -1:
         """Describe one argument and note what has to be ordered."""
@@ -271,6 +284,27 @@ cdef object hand_over(Tensor result, object like, Stream consumer):
     if convert is not None:
         return convert(result)
     return result.numpy() if result.device_type_ == DEVICE_CPU else result
+
+
+cdef bint takes_parts(object like) except -1:
+    return type(like) is not Tensor and exchange_table(type(like)) != NULL
+
+
+cdef object lend_slab(Buffer slab, Stream consumer):
+    if consumer is None:
+        return slab
+    slab.before(consumer, True)
+    return lend(slab, slab, consumer, True)
+
+
+cdef object hand_over_part(object owner, Operand* x, object like):
+    cdef DLTensor view
+    view.data = x.data
+    view.device.device_type, view.device.device_id = x.device_type, x.device_id
+    view.ndim, view.shape, view.strides = x.ndim, x.shape, x.strides
+    view.dtype.code, view.dtype.bits, view.dtype.lanes = x.code, x.bits, 1
+    view.byte_offset = 0
+    return object_of(exchange_table(type(like)), new_managed(&view, owner, 0), type(like))
 
 
 cdef object object_of(const ExchangeTable* table, ManagedTensor* managed, type kind):

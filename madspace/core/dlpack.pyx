@@ -12,11 +12,12 @@ from madspace.core._dtypes cimport is_known
 from madspace.core._facts cimport Facts, exchange_table, facts_of, reraise, told_stream
 from madspace.core._foreign cimport Foreign, adopt_capsule, adopt_managed, foreign_view
 from madspace.core._interfaces cimport import_cuda_interface, import_host_array, interface_device
-from madspace.core._managed cimport managed_owner, new_managed
+from madspace.core._managed cimport lend, managed_owner, new_managed
 from madspace.core._uses cimport PER_THREAD, lasting
 from madspace.core.current cimport chosen_stream, pick_stream
 from madspace.core.device cimport get_device
 from madspace.core.event cimport order
+from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport Tensor, make_tensor
 
@@ -273,6 +274,9 @@ cdef Tensor adopt_tensor(ManagedTensor* managed, str name):
         if isinstance(source, Tensor):
             return source       # it comes home, and keeps its buffer and its streams
         seen(&view, foreign_view(foreign))
+        if isinstance(source, Buffer):
+            return make_tensor(source, None, view.data, DEVICE_CUDA, view.device.device_id, view.dtype.code,
+                               view.dtype.bits, view.ndim, view.shape, view.strides, False)
         return wrap(foreign, &view, None, name)
     except BaseException:
         foreign.managed = NULL      # still the caller's
@@ -281,9 +285,9 @@ cdef Tensor adopt_tensor(ManagedTensor* managed, str name):
 
 cdef ManagedTensor* export_managed(Tensor tensor, Stream consumer=None) except NULL:
     cdef DLTensor view
-    cdef object memory = None
+    cdef object owner = tensor
     tensor.describe(&view)
     if consumer is not None:
         tensor.before(consumer, not tensor.readonly_)
-        memory = tensor.memory()
-    return new_managed(&view, tensor, FLAG_READ_ONLY if tensor.readonly_ else 0, memory, consumer)
+        owner = lend(tensor, tensor.memory(), consumer, not tensor.readonly_)
+    return new_managed(&view, owner, FLAG_READ_ONLY if tensor.readonly_ else 0)

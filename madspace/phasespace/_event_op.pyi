@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Sequence
-from typing import Any, final
+from typing import Any, SupportsIndex, final
 
 from madspace.core.device import Device
 from madspace.core.stream import Stream
@@ -18,3 +18,17 @@ class EventOp:
     def __call__(
         self, inputs: Iterable[Any], conditions: Iterable[Any], out: Sequence[Any] | None, stream: Any
     ) -> list[Any]: ...
+
+def map_forward(
+    self: Any,
+    inputs: Sequence[Any] = (),
+    conditions: Sequence[Any] = (),
+    *,
+    out: Sequence[Any] | None = None,
+    stream: Any = None,
+    device: Any = None,
+    seed: SupportsIndex | None = None,
+    offset: SupportsIndex = 0,
+    n_events: SupportsIndex | None = None,
+    **named: Any,
+) -> Any: ...

@@ -1,6 +1,8 @@
 """One call of a per-event kernel: checks, outputs, one launch. The part of a mapping that has to cost microseconds."""
 
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -16,6 +18,7 @@ from madspace.cpu._lanes cimport HostFunction, host_function, run_events
 from madspace.phasespace._outputs cimport Kind, Outputs, launch
 
 from madspace.errors import DTypeError, ShapeError
+from madspace.phasespace.results import result_type
 
 
 cdef enum:
@@ -30,12 +33,14 @@ cdef enum:
 
 cdef tuple NONE_GIVEN = ()
 
-# A call that was checked: its arrays, by what no other Tensor of the process has, and what is passed to the kernel.
-# Type, shape and address of a Tensor never change.
-cdef struct Known:
-    uint64_t serials[MAX_OPERANDS]
-    int64_t args[N_ARGS]
-    int64_t n
+
+cdef extern from *:
+    """
+    static inline PyObject* ms_new_tuple(PyObject* kind, Py_ssize_t n) {
+        return ((PyTypeObject*)kind)->tp_alloc((PyTypeObject*)kind, n);
+    }
+    """
+    object new_tuple "ms_new_tuple"(object kind, Py_ssize_t n)
 
 
 cdef class EventOp:
@@ -64,7 +69,9 @@ cdef class EventOp:
     cdef double constant_
     cdef HostFunction host_
     cdef dict kernels_           # device id -> Kernel
-    cdef Known* known_           # N_KNOWN calls on Tensors of a device, all of whose outputs were given
+    cdef type result_type_
+    cdef int64_t* known_         # N_KNOWN calls that were checked, all of whose outputs were given: what the kernel got
+    cdef int n_args_
 
     # Not __init__: there is no such object without them.
     def __cinit__(self, str stem, str kernel, input_names, output_names, double constant):
@@ -84,6 +91,8 @@ cdef class EventOp:
             kind.shape[0] = 4
             kind.count = 4 if kind.ndim else 1
             self.outputs_.add(&kind)
+        self.result_type_ = result_type(self.outputs_.names)
+        self.n_args_ = 2 + 2 * (self.n_inputs_ + self.n_outputs_)
         self.constant_ = constant
         self.host_ = host_function(kernel)
         self.kernels_ = {}
@@ -106,15 +115,18 @@ cdef class EventOp:
         self.kernel_for(device, stream)
 
     def __call__(self, inputs, conditions, out, stream):
-        """Run the kernel on one batch; see Mapping.map_forward for the arguments. Returns the outputs as a list."""
+        """Run the kernel on one batch; see KernelMapping.map_forward for the arguments. Returns the outputs as a list."""
+        return self.call(inputs, conditions, out, stream)
+
+    cdef list call(self, object inputs, object conditions, object out, object stream):
         cdef Operand operands[MAX_OPERANDS]
         # EventArgs of cuda_src/include/madspace/event_args.h.
         cdef int64_t args[N_ARGS]
         cdef int n_in = self.n_inputs_
         cdef int i
         cdef int64_t n
+        cdef int64_t* known = NULL
         cdef Kernel kernel = None
-        cdef Known* known = NULL
         cdef Intake intake = Intake.__new__(Intake)
         cdef list arrays = listed(inputs, "inputs")
         cdef list results = None
@@ -133,29 +145,37 @@ cdef class EventOp:
             raise TypeError(f"{self.input_names[0]}: expected an array on a CPU or a CUDA device, "
                             f"got DLPack device type {intake.device_type}")
         intake.choose(stream, first)
-        if intake.device is not None:
-            known = self.place_of(arrays, results)
-        if known != NULL and is_this(known, arrays, results):
-            n = known.n
-            memcpy(args, known.args, sizeof(args))      # before another thread's call is there
-            intake.reads_, intake.writes_ = arrays, results
-            if n > 0:
-                self.run(self.kernel_for(intake.device, intake.stream), intake, n, args)
-            return results
+        if intake.device is not None and results is not None and len(results) == self.n_outputs_:
+            known = self.place_of(results)
+            memcpy(args, known, self.n_args_ * sizeof(int64_t))     # other threads' calls may come there meanwhile
+            if self.is_known(args, intake, arrays, results):
+                if args[0] > 0:
+                    self.run(self.kernel_for(intake.device, intake.stream), intake, args[0], args)
+                return results
         for i in range(n_in):
             intake.take(&operands[i], arrays[i], self.input_names[i], False)
         n = self.batch(operands)
         results = self.outputs_.check(intake, operands, n, results)
         if n > 0 and intake.device is not None:
             kernel = self.kernel_for(intake.device, intake.stream)      # before anything is made
-        missing = self.outputs_.make(intake, operands, n, results, first, None)
+        missing = self.outputs_.make(intake, operands, n, results, first, None, False)
         self.lay_out(operands, args, n)
         if n > 0:
             self.run(kernel, intake, n, args)
-        if known != NULL:
-            remember(known, arrays, results, args, n)
-        self.outputs_.give(intake, results, missing, first, False)
+        if known != NULL and not missing:
+            memcpy(known, args, self.n_args_ * sizeof(int64_t))
+        self.outputs_.give(intake, operands, results, missing, first, False)
         return results
+
+    cdef object named(self, list results):
+        # What tuple.__new__ does, which is asked for through a call of Python's.
+        cdef object answer = new_tuple(self.result_type_, len(results))
+        cdef Py_ssize_t i = 0
+        for array in results:
+            Py_INCREF(array)
+            PyTuple_SET_ITEM(answer, i, array)
+            i += 1
+        return answer
 
     cdef int run(self, Kernel kernel, Intake intake, int64_t n, int64_t* args) except -1:
         cdef int pushed
@@ -172,21 +192,60 @@ cdef class EventOp:
             intake.device.pop(pushed)
         return 0
 
-    cdef Known* place_of(self, list arrays, list results) except? NULL:
-        """Where a call is found if it is known; NULL where it cannot be."""
-        if results is None or len(results) != self.n_outputs_:
-            return NULL
-        for array in arrays:
-            if type(array) is not Tensor:
-                return NULL
-        for array in results:
-            if type(array) is not Tensor:
-                return NULL
+    cdef int64_t* place_of(self, list results) except NULL:
+        """Where a call is found if it is known."""
+        cdef uintptr_t last = <uintptr_t><void*>results[self.n_outputs_ - 1]
         if self.known_ == NULL:
-            self.known_ = <Known*>calloc(N_KNOWN, sizeof(Known))
+            self.known_ = <int64_t*>calloc(N_KNOWN * self.n_args_, sizeof(int64_t))
             if self.known_ == NULL:
                 raise MemoryError("no host memory left for the calls of a mapping")
-        return &self.known_[(<Tensor>results[self.n_outputs_ - 1]).serial_ % N_KNOWN]
+        return self.known_ + (last >> 4) % N_KNOWN * self.n_args_
+
+    cdef bint is_known(self, const int64_t* args, Intake intake, list arrays, list results) except -1:
+        """Tell whether a call passes `args` to the kernel, which did so before and was right; if so, it is taken in.
+
+        The types, shapes and strides that are seen here, and the addresses, leave nothing to be checked.
+        """
+        cdef Operand x
+        cdef Tensor own
+        cdef const Kind* kind
+        cdef const int64_t* data = args + 1
+        cdef const int64_t* strides = data + self.n_inputs_
+        cdef int i = 0, n_lent = 0, n_lent_results = 0
+        for array in arrays:
+            if type(array) is Tensor:
+                own = <Tensor>array
+                if not (own.device_id_ == intake.device_id and own.device_type_ == DEVICE_CUDA
+                        and fits_input(args[0], data[i], strides[i], own.code_, own.bits_, own.ndim_, own.data_,
+                                       own.shape_, own.strides_)):
+                    return False
+            elif (intake.glance(&x, array, False)
+                  and fits_input(args[0], data[i], strides[i], x.code, x.bits, x.ndim, x.data, x.shape, x.strides)):
+                n_lent += 1
+            else:
+                return False
+            i += 1
+        data = strides + i
+        strides = data + self.n_outputs_
+        i = 0
+        for array in results:
+            kind = &self.outputs_.kinds_[i]
+            if type(array) is Tensor:
+                own = <Tensor>array
+                if not (own.device_id_ == intake.device_id and own.device_type_ == DEVICE_CUDA and not own.readonly_
+                        and fits_output(kind, args[0], data[i], strides[i], own.code_, own.bits_, own.ndim_, own.data_,
+                                        own.shape_, own.strides_)):
+                    return False
+            elif (intake.glance(&x, array, True)
+                  and fits_output(kind, args[0], data[i], strides[i], x.code, x.bits, x.ndim, x.data, x.shape,
+                                  x.strides)):
+                n_lent_results += 1
+            else:
+                return False
+            i += 1
+        intake.reads_ = without_lent(arrays, n_lent)
+        intake.writes_ = without_lent(results, n_lent_results)
+        return True
 
     cdef int64_t batch(self, Operand* operands) except -1:
         """Check the inputs and return the number of events."""
@@ -234,23 +293,93 @@ cdef class EventOp:
         return kernel
 
 
-cdef bint is_this(const Known* known, list arrays, list results) noexcept:
-    cdef int i = 0
-    for array in arrays:
-        if (<Tensor>array).serial_ != known.serials[i]:
-            return False
-        i += 1
-    for array in results:
-        if (<Tensor>array).serial_ != known.serials[i]:
-            return False
-        i += 1
-    return True
+cdef inline bint fits_input(int64_t n, int64_t address, int64_t stride, int code, int bits, int ndim, const void* data,
+                            const int64_t* shape, const int64_t* strides) noexcept:
+    return (<int64_t>data == address and code == CODE_FLOAT and bits == 64 and ndim == 1
+            and (stride == 0 if shape[0] == 1 else shape[0] == n and strides[0] == stride))
 
 
-cdef void remember(Known* known, list arrays, list results, const int64_t* args, int64_t n) noexcept:
-    cdef int i = 0
-    for array in arrays + results:
-        known.serials[i] = (<Tensor>array).serial_
-        i += 1
-    memcpy(known.args, args, sizeof(known.args))
-    known.n = n
+cdef inline bint fits_output(const Kind* kind, int64_t n, int64_t address, int64_t stride, int code, int bits, int ndim,
+                             const void* data, const int64_t* shape, const int64_t* strides) noexcept:
+    return (<int64_t>data == address and code == CODE_FLOAT and bits == 64 and ndim == 1 + kind.ndim and shape[0] == n
+            and (n == 1 or strides[0] == stride)
+            and (kind.ndim == 0 or (shape[1] == kind.shape[0] and strides[1] == 1)))
+
+
+cdef list without_lent(list arrays, int n_lent):
+    """Arrays whose use has to be noted one by one."""
+    if n_lent == 0:
+        return arrays
+    if n_lent == len(arrays):
+        return []
+    return [array for array in arrays if type(array) is Tensor]
+
+
+def map_forward(self, inputs=NONE_GIVEN, conditions=NONE_GIVEN, *, out=None, stream=None, device=None, seed=None,
+                offset=0, n_events=None, **named):
+    """Map random numbers to phase-space points.
+
+    Parameters
+    ----------
+    inputs, conditions : sequence of arrays
+        Float64 arrays of shape ``(batch,)``, all on one device, from any library: NumPy, torch, CuPy, JAX,
+        `madspace.Tensor`. The two lists are read one after the other. An array of length 1 stands for every event.
+        The class lists the arguments and their units. Torch tensors that ask for gradients come in without them.
+    out : sequence of arrays, optional
+        Arrays for the outputs, in their order and ``det`` last; ``None`` entries are allocated. Float64, of the
+        outputs' shapes, writable, on the device of the inputs, without memory in common with them or each other.
+        Rows may be any distance apart; on a GPU momenta start at multiples of 16 bytes.
+    stream : optional
+        Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
+        By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
+        first input, else the device's own stream.
+    device : optional
+        Where arrays on the CPU are to be mapped: "cuda", "cuda:<i>", an int or a `madspace.Device`; the results
+        come back, and the call waits for them. See `FunctionRuntime.call`. "cpu" and None: where they are.
+    seed, offset, n_events : int, optional
+        As of `Mapping.map_forward`: random numbers for the inputs that are None, or for all.
+    **named : array
+        The arguments by name, if both lists are left out.
+
+    Returns
+    -------
+    Result
+        A named tuple of the outputs and ``det``, the Jacobian of the map, shape ``(batch,)``. Arrays of the kind of
+        the first input; those given in `out` are returned as they are.
+
+    Raises
+    ------
+    ShapeError
+        Wrong number of arrays, rank, length, row distance or alignment.
+    DTypeError
+        An array is not float64.
+    DeviceMismatchError
+        Not all arrays are on the same device, or `device` is given for one that is not on the host.
+    ValueError
+        An output is read-only or shares memory with another array, or `stream` is given for arrays on the CPU.
+    TypeError
+        An argument is no array, or names do not fit.
+    OutOfMemoryError
+        The outputs do not fit into the device's memory.
+    DriverError
+        The driver refused the launch.
+    DriverNotFoundError, CaptureError
+        With `device`, as of `FunctionRuntime.call`.
+
+    Notes
+    -----
+    On a GPU this is one kernel launch: nothing is waited for or copied, and nothing is allocated if all of `out` is
+    given. Results that are not given share one allocation: keeping one keeps all. In a capture by another library
+    they come from the allocator of the first input's library where it has an exchange table, as torch has; else
+    CaptureError asks for `out`. On the CPU the call returns when the results are there; large batches are split
+    over threads (``MADSPACE_NUM_THREADS``). The same bits come out for the same input, whatever the batch, the
+    number of threads or the run.
+
+    A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it
+    gets ``det`` 0 and finite values elsewhere.
+    """
+    cdef EventOp op = self._forward
+    if op is None or device is not None or seed is not None or n_events is not None or offset != 0 or named:
+        return self._map_forward_otherwise(inputs, conditions, named, out=out, stream=stream, device=device, seed=seed,
+                                           offset=offset, n_events=n_events)
+    return op.named(op.call(inputs, conditions, out, stream))

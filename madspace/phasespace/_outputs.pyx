@@ -4,17 +4,18 @@ from libc.stdint cimport int64_t, uintptr_t
 from libcpp.vector cimport vector
 
 from madspace.core._dlpack_abi cimport DEVICE_CUDA
-from madspace.core._dtypes cimport CODE_FLOAT
+from madspace.core._dtypes cimport CODE_FLOAT, CODE_UINT
+from madspace.core._layout cimport compact_strides, element_count
 from madspace.core._operand cimport (
-    Intake, Operand, Range, describe_dtype, framework_array, hand_over, listed, meet, rows_overlap, shape_of,
-    strides_told,
+    Intake, Operand, Range, describe_dtype, framework_array, hand_over, hand_over_part, lend_slab, listed, meet,
+    rows_overlap, shape_of, strides_told, takes_parts,
 )
 from madspace.core._recording cimport recording_of
-from madspace.core.dlpack cimport framework_stream, import_array
+from madspace.core.dlpack cimport import_array
 from madspace.core.kernel cimport Kernel
 from madspace.core.memory cimport Buffer, allocate
 from madspace.core.stream cimport Stream
-from madspace.core.tensor cimport MAX_NDIM, Tensor, empty_host, make_tensor
+from madspace.core.tensor cimport Tensor, empty_host, make_tensor
 
 from madspace.errors import CaptureError, DTypeError, ShapeError
 
@@ -177,7 +178,8 @@ cdef class Outputs:
                              f"{<uintptr_t>x.data:#x} and events {itemsize * x.strides[0]} bytes apart")
         return 0
 
-    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, object maker):
+    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, object maker,
+                   bint as_tensors):
         cdef list missing = [i for i in range(<int>self.kinds_.size()) if results[i] is None]
         if not missing:
             return missing
@@ -186,86 +188,104 @@ cdef class Outputs:
             self.make_elsewhere(intake, operands, n, results, missing, first, maker)
             return missing
         try:
-            self.make_here(intake, operands, n, results, missing)
+            if intake.device is None:
+                self.make_on_host(operands, n, results, missing)
+            else:
+                self.make_in_slab(intake, operands, n, results, missing, not as_tensors and takes_parts(first))
         except CaptureError:        # of another library, whose allocator may know what to do
             if not self.make_elsewhere(intake, operands, n, results, missing, first, None):
                 raise
         return missing
 
-    cdef int make_here(self, Intake intake, Operand* operands, int64_t n, list results, list missing) except -1:
-        """Make results in memory of our own, on a device as views of one allocation."""
-        cdef int64_t shape[MAX_NDIM]
-        cdef int64_t total = 0
-        cdef Buffer slab = None
+    cdef int make_on_host(self, Operand* operands, int64_t n, list results, list missing) except -1:
         cdef Tensor tensor
-        cdef Kind* kind
         cdef Operand* x
-        cdef unsigned char code, bits
-        cdef int i, k
-        if intake.device is not None:
-            for i in missing:
-                total += self.padded_size(i, n)
-            slab = allocate(intake.device, total, intake.stream)
-            total = 0
+        cdef int i
         for i in missing:
-            kind = &self.kinds_[i]
-            code, bits = <unsigned char>kind.code, <unsigned char>(8 * itemsize_of(kind))
-            shape[0] = 1 if kind.shared else n
-            for k in range(kind.ndim):
-                shape[1 + k] = kind.shape[k]
-            if slab is None:
-                tensor = empty_host(code, bits, kind.ndim + 1, shape)
-            else:
-                tensor = make_tensor(slab, None, <void*>(slab.ptr_ + <size_t>total), DEVICE_CUDA, intake.device_id,
-                                     code, bits, kind.ndim + 1, shape, NULL, False)
-                total += self.padded_size(i, n)
-                if i == missing[0] and slab.stream is not intake.stream:
-                    intake.writes_.append(tensor)       # of another stream's memory: for all that lie in it
-            x = operands + self.n_inputs_ + i
-            x.data, x.bits = <char*>tensor.data_, bits
-            for k in range(kind.ndim + 1):
-                x.strides[k] = tensor.strides_[k]
+            x = self.compact(operands, i, n)
+            tensor = empty_host(x.code, x.bits, x.ndim, x.shape)
+            x.data = <char*>tensor.data_
             results[i] = tensor
         return 0
+
+    cdef int make_in_slab(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
+                          bint as_parts) except -1:
+        """Make results in one allocation on the device, as Tensors or as parts that give() hands over."""
+        cdef int64_t total = 0
+        cdef Buffer slab
+        cdef Operand* x
+        cdef int i
+        for i in missing:
+            x = self.compact(operands, i, n)
+            x.device_type, x.device_id = DEVICE_CUDA, intake.device_id
+            x.data = <char*>NULL + total         # from the beginning of the slab
+            total += element_count(x.ndim, x.shape) * (x.bits // 8)
+            total = (total + OUTPUT_ALIGNMENT - 1) // OUTPUT_ALIGNMENT * OUTPUT_ALIGNMENT
+        slab = allocate(intake.device, total, intake.stream)
+        for i in missing:
+            x = operands + self.n_inputs_ + i
+            x.data = <char*>slab.ptr_ + <size_t>x.data if element_count(x.ndim, x.shape) > 0 else NULL
+            if as_parts:
+                results[i] = slab
+            else:
+                results[i] = make_tensor(slab, None, x.data, DEVICE_CUDA, x.device_id, x.code, x.bits, x.ndim,
+                                         x.shape, NULL, False)
+        if slab.stream is not intake.stream:    # memory of another stream's
+            intake.writes_.append(make_tensor(slab, None, <void*>slab.ptr_, DEVICE_CUDA, intake.device_id, CODE_UINT, 8,
+                                              1, &total, NULL, False))
+        return 0
+
+    cdef Operand* compact(self, Operand* operands, int i, int64_t n) noexcept:
+        """Describe a result that is to be made."""
+        cdef Operand* x = operands + self.n_inputs_ + i
+        cdef Kind* kind = &self.kinds_[i]
+        cdef int k
+        x.code, x.bits = <unsigned char>kind.code, <unsigned char>(8 * itemsize_of(kind))
+        x.ndim = kind.ndim + 1
+        x.shape[0] = 1 if kind.shared else n
+        for k in range(kind.ndim):
+            x.shape[1 + k] = kind.shape[k]
+        compact_strides(x.ndim, x.shape, x.strides)
+        return x
 
     cdef bint make_elsewhere(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
                              object first, object maker) except -1:
         """Have results made, by the library of the first array if nothing else is given; False where it cannot."""
-        cdef int64_t shape[MAX_NDIM]
-        cdef Kind* kind
         cdef Operand* x
+        cdef int64_t length
         cdef int i, k
         for i in missing:
-            kind, x = &self.kinds_[i], operands + self.n_inputs_ + i
-            shape[0] = 1 if kind.shared else n
-            for k in range(kind.ndim):
-                shape[1 + k] = kind.shape[k]
+            x = self.compact(operands, i, n)
+            length = x.shape[0]
             if maker is not None:
-                extents = tuple([shape[k] for k in range(kind.ndim + 1)])
-                results[i] = maker(extents, kind.code == CODE_FLOAT, intake.device_id)
+                results[i] = maker(tuple([x.shape[k] for k in range(x.ndim)]), x.code == CODE_FLOAT, intake.device_id)
             else:
-                results[i] = framework_array(intake, first, <unsigned char>kind.code,
-                                             <unsigned char>(8 * itemsize_of(kind)), kind.ndim + 1, shape)
+                results[i] = framework_array(intake, first, x.code, x.bits, x.ndim, x.shape)
             if results[i] is None:
                 return False
             intake.take(x, results[i], self.labels_[i], True)
-            self.check_one(i, x, shape[0], True)
+            self.check_one(i, x, length, True)
         return True
 
-    cdef int give(self, Intake intake, list results, list missing, object first, bint as_tensors) except -1:
-        cdef Stream consumer = framework_stream(first) if missing and not as_tensors else None
+    cdef int give(self, Intake intake, Operand* operands, list results, list missing, object first,
+                  bint as_tensors) except -1:
+        cdef Stream consumer
         cdef int i
+        if not missing or (as_tensors and type(results[missing[0]]) is Tensor):
+            return 0
+        consumer = None if as_tensors else intake.stream_of(first)
+        owner = None
         for i in missing:
-            if type(results[i]) is Tensor and not as_tensors:
-                results[i] = hand_over(<Tensor>results[i], first, consumer)
-            elif type(results[i]) is not Tensor and as_tensors:
-                results[i] = import_array(results[i], intake.stream, self.labels_[i])
+            made = results[i]
+            if type(made) is Buffer:
+                if owner is None:
+                    owner = lend_slab(<Buffer>made, consumer)
+                results[i] = hand_over_part(owner, operands + self.n_inputs_ + i, first)
+            elif type(made) is Tensor and not as_tensors:
+                results[i] = hand_over(<Tensor>made, first, consumer)
+            elif type(made) is not Tensor and as_tensors:
+                results[i] = import_array(made, intake.stream, self.labels_[i])
         return 0
-
-    cdef int64_t padded_size(self, int output, int64_t n) noexcept:
-        cdef Kind* kind = &self.kinds_[output]
-        cdef int64_t nbytes = (1 if kind.shared else n) * kind.count * itemsize_of(kind)
-        return (nbytes + OUTPUT_ALIGNMENT - 1) // OUTPUT_ALIGNMENT * OUTPUT_ALIGNMENT
 
 
 cdef int launch(Kernel kernel, Stream stream, int64_t n, int block, unsigned int shared, void* args) except -1:

@@ -135,10 +135,11 @@ cdef class ProgramOp:
         plan = self.plan_for(n, drawn)
         if plan is not None:
             here = plan.on_device(intake.device, intake.stream)      # before anything is made
-        missing = self.outputs_.make(intake, operands.data(), n, results, first, self.allocate_)
+        missing = self.outputs_.make(intake, operands.data(), n, results, first, self.allocate_,
+                                     as_tensors)
         if here is not None:
             self.run(here, intake, operands.data(), max(n, 1), seed, offset)
-        self.outputs_.give(intake, results, missing, first, as_tensors)
+        self.outputs_.give(intake, operands.data(), results, missing, first, as_tensors)
         return results
 
     cdef Plan plan_for(self, int64_t n, tuple drawn):

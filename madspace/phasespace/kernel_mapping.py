@@ -1,7 +1,7 @@
 """Mappings from numbers to momenta whose forward direction can be one compiled kernel, on the CPU or on a GPU."""
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from madspace.core.device import Device
 from madspace.core.stream import Stream
 from madspace.core.tensor import Tensor
 from madspace.errors import ShapeError
-from madspace.phasespace._event_op import EventOp
+from madspace.phasespace._event_op import EventOp, map_forward
 from madspace.phasespace.host_arrays import (
     checked_arguments,
     checked_results,
@@ -76,95 +76,26 @@ class KernelMapping(Mapping):
             return None
         return f"{self._forward.kernel} (host build: {self._forward.isa})"
 
-    def map_forward(
-        self,
-        inputs: Sequence[Any] = (),
-        conditions: Sequence[Any] = (),
-        *,
-        out: Sequence[Any] | None = None,
-        stream: Any = None,
-        device: Any = None,
-        seed: SupportsIndex | None = None,
-        offset: SupportsIndex = 0,
-        n_events: SupportsIndex | None = None,
-        **named: Any,
+    map_forward = map_forward
+
+    def _map_forward_otherwise(
+        self, inputs: Sequence[Any], conditions: Sequence[Any], named: dict[str, Any], **options: Any
     ) -> Any:
-        """Map random numbers to phase-space points.
-
-        Parameters
-        ----------
-        inputs, conditions : sequence of arrays
-            Float64 arrays of shape ``(batch,)``, all on one device, from any library: NumPy, torch, CuPy, JAX,
-            `madspace.Tensor`. The two lists are read one after the other. An array of length 1 stands for every event.
-            The class lists the arguments and their units. Torch tensors that ask for gradients come in without them.
-        out : sequence of arrays, optional
-            Arrays for the outputs, in their order and ``det`` last; ``None`` entries are allocated. Float64, of the
-            outputs' shapes, writable, on the device of the inputs, without memory in common with them or each other.
-            Rows may be any distance apart; on a GPU momenta start at multiples of 16 bytes.
-        stream : optional
-            Where GPU work is queued: a `madspace.Stream`, a handle, anything with ``__cuda_stream__``, a torch stream.
-            By default that of a ``with madspace.stream`` block, else the current stream of the framework that owns the
-            first input, else the device's own stream.
-        device : optional
-            Where arrays on the CPU are to be mapped: "cuda", "cuda:<i>", an int or a `madspace.Device`; the results
-            come back, and the call waits for them. See `FunctionRuntime.call`. "cpu" and None: where they are.
-        seed, offset, n_events : int, optional
-            As of `Mapping.map_forward`: random numbers for the inputs that are None, or for all.
-        **named : array
-            The arguments by name, if both lists are left out.
-
-        Returns
-        -------
-        Result
-            A named tuple of the outputs and ``det``, the Jacobian of the map, shape ``(batch,)``. Arrays of the kind of
-            the first input; those given in `out` are returned as they are.
-
-        Raises
-        ------
-        ShapeError
-            Wrong number of arrays, rank, length, row distance or alignment.
-        DTypeError
-            An array is not float64.
-        DeviceMismatchError
-            Not all arrays are on the same device, or `device` is given for one that is not on the host.
-        ValueError
-            An output is read-only or shares memory with another array, or `stream` is given for arrays on the CPU.
-        TypeError
-            An argument is no array, or names do not fit.
-        OutOfMemoryError
-            The outputs do not fit into the device's memory.
-        DriverError
-            The driver refused the launch.
-        DriverNotFoundError, CaptureError
-            With `device`, as of `FunctionRuntime.call`.
-
-        Notes
-        -----
-        On a GPU this is one kernel launch: nothing is waited for or copied, and nothing is allocated if all of `out` is
-        given. Results that are not given share one allocation: keeping one keeps all. In a capture by another library
-        they come from the allocator of the first input's library where it has an exchange table, as torch has; else
-        CaptureError asks for `out`. On the CPU the call returns when the results are there; large batches are split
-        over threads (``MADSPACE_NUM_THREADS``). The same bits come out for the same input, whatever the batch, the
-        number of threads or the run.
-
-        A faulty event (NaN, a number outside [0, 1], a negative mass, an energy below threshold) raises nothing: it
-        gets ``det`` 0 and finite values elsewhere.
-        """
-        if self._forward is None or seed is not None or n_events is not None or offset != 0:
-            options = {"out": out, "stream": stream, "device": device}
-            return super().map_forward(
-                inputs, conditions, **options, seed=seed, offset=offset, n_events=n_events, **named
-            )
+        """Map forward by other means than one call of the kernel on arrays in their order."""
+        if self._forward is None or options["seed"] is not None or options["n_events"] is not None or options["offset"]:
+            return super().map_forward(inputs, conditions, **options, **named)
         if named:
             inputs = arguments_by_name(self._argument_names, [*inputs, *conditions], named)
-        if device is not None:
-            gpu = gpu_of(device)
-            args = [*listed(inputs, "inputs"), *listed(conditions, "conditions")]
-            if gpu is not None:
-                return self._result_type._make(self._through(gpu, self._forward, args, out, stream))
-            refuse_arrays_elsewhere(self._argument_names, args)
-        # Not by _make, which is a function of Python's.
-        return tuple.__new__(self._result_type, self._forward(inputs, conditions, out, stream))
+        args = [*listed(inputs, "inputs"), *listed(conditions, "conditions")]
+        out, stream = options["out"], options["stream"]
+        gpu = None if options["device"] is None else gpu_of(options["device"])
+        if gpu is not None:
+            results = self._through(gpu, self._forward, args, out, stream)
+        else:
+            if options["device"] is not None:
+                refuse_arrays_elsewhere(self._argument_names, args)
+            results = self._forward(args, (), out, stream)
+        return self._result_type._make(results)
 
     def _through(self, gpu: Device, op: EventOp, args: list[Any], out: Sequence[Any] | None, stream: Any) -> list[Any]:
         """Map arrays of the host on a GPU."""

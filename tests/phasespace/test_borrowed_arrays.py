@@ -285,6 +285,107 @@ def test_a_known_call_still_comes_behind_others(device, fake, mapping):
     same(out, host, mapping)
 
 
+def outcome(mapping, arrays, given, memory):
+    """Return the bytes of the results, or what is wrong with the call."""
+    for x in memory:
+        x.fill(0.0)
+    try:
+        mapping.map_forward(arrays, out=given)
+    except (ValueError, TypeError, madspace.MadspaceError) as error:
+        return type(error), str(error)
+    return [x.numpy().tobytes() for x in memory]
+
+
+class SameMemory:
+    """The memory of a Tensor, told by the CUDA array interface."""
+
+    def __init__(self, tensor, **told):
+        self.tensor, self.__cuda_array_interface__ = tensor, {**tensor.__cuda_array_interface__, **told}
+
+
+@pytest.mark.parametrize("kind", ["own", "cupy"])
+def test_a_known_call_sees_what_has_changed(device, mapping, cupy, kind):
+    """Other arrays at the same addresses: the answer is that of a mapping that never saw them."""
+
+    def wrapped(x, **told):
+        view = madspace.asarray(SameMemory(x, **told)) if told else x
+        return cupy.ndarray(view) if kind == "cupy" else view
+
+    n = 6
+    rng = np.random.default_rng(1)
+    with madspace.stream(cupy.stream):
+        wide = [madspace.asarray(x, device="cuda") for x in rng.random((9, 2 * n))]
+        for x in wide[5:]:
+            x.copy_from(np.linspace(900.0, 901.0, 2 * n) if x is wide[5] else np.linspace(1.0, 2.0, 2 * n))
+        wide_out = [madspace.zeros((2 * n, *(k or ())), "f8", device="cuda") for k in [(4,)] * 5 + [None]]
+        inputs = [x[:n] for x in wide]
+        results = [x[:n] for x in wide_out]
+        narrow = {"typestr": "<f4", "strides": None}
+        swapped = [results[1], results[0], *results[2:]]
+        read_only = {"data": (results[3].ptr, True)}
+        changes = [
+            *([(k, wide[k][::2], None) for k in (0, 3, 8)] + [(k, wide[k][:1], None) for k in (0, 4, 8)]),
+            *((k, wide[k][: n - 1], None) for k in (0, 8)),
+            *((k, inputs[k], {"typestr": "<i8"}) for k in (0, 7)),
+            *((k, inputs[k], {**narrow, "shape": (n,)}) for k in (0, 7)),
+            *((k, wide[k].reshape((n, 2)), None) for k in (0, 5)),
+            (9, wide_out[0][::2], None),
+            (11, wide_out[2][: n - 1], None),
+            (12, results[3].reshape((4, n)), None),
+            (12, results[3].reshape((2, n, 2)), None),
+            (12, results[3], {"typestr": "<i8"}),
+            (13, results[4], {"shape": (n, 4), "strides": (4 * n, 4), "typestr": "<f4"}),
+            (14, wide_out[5][::2], None),
+            (14, wide_out[5], None),
+            (9, inputs[0], None),
+            *([(12, results[3], read_only)] if kind == "own" else []),
+        ]
+        arrays = [wrapped(x) for x in inputs]
+        given = [wrapped(x) for x in results]
+        expected = outcome(TPropagatorMapping([0, 1], 0.8), arrays, given, wide_out)
+        assert isinstance(expected, list)
+        n_refused = 0
+        for place, view, told in [*changes, (None, swapped, None), (None, [results[0], results[0], *results[2:]], None)]:
+            assert outcome(mapping, arrays, given, wide_out) == expected
+            assert outcome(mapping, arrays, given, wide_out) == expected
+            changed, before = [*arrays, *given], {}
+            if place is None:
+                changed[9:] = [wrapped(x) for x in view]
+            elif kind == "own":
+                changed[place] = wrapped(view, **(told or {}))
+            else:  # the same object
+                before = dict(vars(changed[place]))
+                vars(changed[place]).update(vars(wrapped(view, **(told or {}))))
+            wanted = outcome(TPropagatorMapping([0, 1], 0.8), changed[:9], changed[9:], wide_out)
+            n_refused += isinstance(wanted, tuple)
+            assert outcome(mapping, changed[:9], changed[9:], wide_out) == wanted, (place, told)
+            if before:
+                vars(changed[place]).update(before)
+        assert 12 <= n_refused < len(changes)
+
+
+def test_new_results_are_parts_of_one_block(device, fake, mapping):
+    """Of a framework's kind: one allocation, one use noted when the last of them has gone."""
+    stream, theirs = Stream(device), Stream(device)
+    array, _ = framework(current={"stream": theirs.handle})
+    host, tensors = inputs(stream)
+    results = mapping.map_forward([array(x) for x in tensors], stream=stream)
+    same(results, host, mapping)
+    assert {type(x) for x in results} == {madspace.Tensor}  # whose table takes them home
+    gc.collect()
+    fake.clear_log()
+    addresses = sorted(x.ptr for x in results)
+    assert addresses[-1] - addresses[0] < 6 * 512
+    kept = results[2]
+    del results
+    gc.collect()
+    assert "cuMemFreeAsync" not in fake.names()
+    np.testing.assert_array_equal(kept.numpy(), mapping.map_forward(host)[2])
+    del kept
+    gc.collect()
+    assert fake.names().count("cuMemFreeAsync") == 1
+
+
 @pytest.mark.parametrize("name", ["cuEventRecord", "cuStreamWaitEvent", "cuStreamIsCapturing"])
 def test_readers_that_cannot_be_noted_are_over_before_their_package_goes_on(device, fake, mapping, name):
     theirs, ours = Stream(device), Stream(device)
