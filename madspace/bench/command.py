@@ -4,6 +4,7 @@ import argparse
 import importlib
 import json
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,8 @@ def run(options: argparse.Namespace) -> int:
     sections = sections_of(result)
     print(f"{_origin(result)}\n")
     for name, section in sections.items():
-        print(f"{name}\n\n{_module(name).tables(section)}")
+        took = f" ({section['seconds']:.0f} s)" if "seconds" in section else ""
+        print(f"{name}{took}\n\n{_module(name).tables(section)}")
         if left_out := section.get("left_out"):
             print("".join(f"left out: {what}: {reason}\n" for what, reason in left_out.items()))
         problems += section.get("problems", [])
@@ -114,7 +116,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``benchmarks``: results by name, each with its ``cases``; ``provenance``, ``settings``, ``problems``.
+        ``benchmarks``: results by name, each with its ``cases`` and the ``seconds`` that it took; ``provenance``, ``settings``, ``problems``.
 
     Raises
     ------
@@ -139,6 +141,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     problems: list[str] = []
     for name in names:
         progress.start(name)
+        start = time.monotonic()
         try:
             found = _module(name).run(options, progress)
         except Exception as error:  # the others are worth having; what went wrong is told, and is in the exit status
@@ -149,7 +152,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         finally:
             progress.clear()
         if found["cases"]:
-            benchmarks[name] = found
+            benchmarks[name] = found | {"seconds": time.monotonic() - start}
     if not benchmarks and not problems:
         raise UsageError(f"--cases: nothing in {', '.join(names)} fits {options.cases!r}")
     settings = {name: value for name, value in vars(options).items() if name not in SILENT}

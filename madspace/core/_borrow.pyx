@@ -24,6 +24,16 @@ cdef bint borrow(object array, Facts facts, bint write, Operand* operand) except
     return borrow_by_table(array, facts, operand)
 
 
+cdef bint shows(object array, Facts facts, bint write, DLTensor* view) except -1:
+    if n_recordings != 0 or facts.table is NULL or facts.table.borrow is NULL or (write and not facts.writable):
+        return False
+    if facts.table.borrow(<PyObject*>array, view) != 0:
+        PyErr_Clear()
+        return False
+    return (view.shape is not NULL and view.strides is not NULL and view.dtype.lanes == 1
+            and facts.table.current_stream is not NULL and not may_be_lazy(view))
+
+
 cdef bint borrow_by_table(object array, Facts facts, Operand* operand) except -1:
     cdef DLTensor view
     cdef int64_t count = 1

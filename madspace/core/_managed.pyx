@@ -6,8 +6,7 @@ cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.stdlib cimport free, malloc
 
 from madspace.core._dlpack_abi cimport (
     DLPACK_MAJOR, DLPACK_MINOR, DLTensor, LegacyTensor, ManagedTensor,
@@ -16,6 +15,7 @@ from madspace.core._foreign cimport Foreign, complain
 from madspace.core._teardown cimport is_closed
 from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream
+from madspace.core.tensor cimport MAX_NDIM
 
 
 cdef extern from *:
@@ -66,77 +66,81 @@ cdef object lend(object source, object memory, Stream consumer, bint writable):
     return loan
 
 
-# One block behind both structures; the one that was asked for is filled in. shape and strides follow the struct.
-cdef struct Export:
+# Either of the two structures, with its own shape and strides; these follow their Parts in memory.
+cdef struct Part:
     ManagedTensor managed
     LegacyTensor legacy
-    PyObject* owner
-    int64_t extents[1]
+    Parts* parts
+    int64_t extents[2 * MAX_NDIM]
 
 
-cdef Export* new_export(const DLTensor* view, object owner) except NULL:
-    cdef size_t ndim = <size_t>view.ndim
-    cdef Export* export = <Export*>calloc(1, sizeof(Export) + 2 * ndim * sizeof(int64_t))
-    if export is NULL:
+cdef Parts* new_parts(object owner, int n) except NULL:
+    cdef Parts* parts = <Parts*>malloc(sizeof(Parts) + n * sizeof(Part))
+    if parts is NULL:
         raise MemoryError("no host memory left for a DLPack structure")
-    memcpy(export.extents, view.shape, ndim * sizeof(int64_t))
-    memcpy(export.extents + ndim, view.strides, ndim * sizeof(int64_t))
+    parts.left.store(n)
     Py_INCREF(owner)
-    export.owner = <PyObject*>owner
-    return export
+    parts.owner = <PyObject*>owner
+    return parts
 
 
-cdef void point(DLTensor* tensor, const DLTensor* view, int64_t* extents) noexcept nogil:
+cdef void point(DLTensor* tensor, const DLTensor* view, Part* part) noexcept nogil:
+    cdef int i
+    for i in range(view.ndim):
+        part.extents[i], part.extents[MAX_NDIM + i] = view.shape[i], view.strides[i]
     tensor[0] = view[0]
-    tensor.shape = extents
-    tensor.strides = extents + view.ndim
+    tensor.shape, tensor.strides = part.extents, part.extents + MAX_NDIM
+
+
+cdef ManagedTensor* managed_part(Parts* parts, int i, const DLTensor* view, uint64_t flags) noexcept:
+    cdef Part* part = <Part*>(parts + 1) + i
+    part.parts = parts
+    point(&part.managed.tensor, view, part)
+    part.managed.major, part.managed.minor = DLPACK_MAJOR, DLPACK_MINOR
+    part.managed.context = part
+    part.managed.flags = flags
+    part.managed.deleter = delete_managed
+    return &part.managed
+
+
+cdef LegacyTensor* legacy_part(Parts* parts, const DLTensor* view) noexcept:
+    cdef Part* part = <Part*>(parts + 1)
+    part.parts = parts
+    point(&part.legacy.tensor, view, part)
+    part.legacy.context = part
+    part.legacy.deleter = delete_legacy
+    return &part.legacy
 
 
 cdef ManagedTensor* new_managed(const DLTensor* view, object owner, uint64_t flags) except NULL:
-    cdef Export* export = new_export(view, owner)
-    point(&export.managed.tensor, view, export.extents)
-    export.managed.major = DLPACK_MAJOR
-    export.managed.minor = DLPACK_MINOR
-    export.managed.context = export
-    export.managed.flags = flags
-    export.managed.deleter = delete_managed
-    return &export.managed
-
-
-cdef LegacyTensor* new_legacy(const DLTensor* view, object owner) except NULL:
-    cdef Export* export = new_export(view, owner)
-    point(&export.legacy.tensor, view, export.extents)
-    export.legacy.context = export
-    export.legacy.deleter = delete_legacy
-    return &export.legacy
+    return managed_part(new_parts(owner, 1), 0, view, flags)
 
 
 cdef void delete_managed(ManagedTensor* managed) noexcept nogil:
     if managed is not NULL:
-        release(<Export*>managed.context)
+        drop_parts((<Part*>managed.context).parts, 1)
 
 
 cdef void delete_legacy(LegacyTensor* legacy) noexcept nogil:
     if legacy is not NULL:
-        release(<Export*>legacy.context)
+        drop_parts((<Part*>legacy.context).parts, 1)
 
 
-cdef void release(Export* export) noexcept nogil:
+cdef void drop_parts(Parts* parts, int n) noexcept nogil:
     # Waiting for the GIL of an interpreter that is going or gone ends the thread or hangs: leak instead.
-    if not python_alive():
-        return
-    with gil:
-        drop(export)
+    if parts.left.fetch_sub(n) == n and python_alive():
+        with gil:
+            let_go(parts)
 
 
-cdef void drop(Export* export) noexcept:
+cdef void let_go(Parts* parts) noexcept:
     # The caller's pending exception, if it has one, must still be there afterwards.
     cdef PyObject* kind
     cdef PyObject* value
     cdef PyObject* trace
     PyErr_Fetch(&kind, &value, &trace)
-    Py_XDECREF(export.owner)
-    free(export)
+    Py_XDECREF(parts.owner)
+    free(parts)
     PyErr_Restore(kind, value, trace)
 
 
@@ -162,7 +166,7 @@ cdef object new_capsule(const DLTensor* view, object owner, uint64_t flags, bint
         except BaseException:
             delete_managed(managed)
             raise
-    legacy = new_legacy(view, owner)
+    legacy = legacy_part(new_parts(owner, 1), view)
     try:
         return PyCapsule_New(legacy, LEGACY, end_capsule)
     except BaseException:
@@ -181,5 +185,5 @@ cdef void end_capsule(object capsule) noexcept:
 cdef object managed_owner(ManagedTensor* managed):
     if managed.deleter is not <void (*)(ManagedTensor*) noexcept>delete_managed:
         return None
-    owner = <object>(<Export*>managed.context).owner
+    owner = <object>(<Part*>managed.context).parts.owner
     return (<Loan>owner).source if type(owner) is Loan else owner

@@ -1,5 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.vector cimport vector
 
+from madspace.core._facts cimport Facts
 from madspace.core._uses cimport Work
 from madspace.core.device cimport Device
 from madspace.core.memory cimport Buffer
@@ -20,6 +22,16 @@ cdef struct Operand:
     int64_t strides[MAX_NDIM]    # in elements
 
 
+# The same for who only compares: it holds while the array lives and `space` of look() is not used again.
+cdef struct Shown:
+    const void* data
+    const int64_t* shape
+    const int64_t* strides
+    int ndim
+    uint8_t code
+    uint8_t bits
+
+
 # The arguments of one call: they are described, put in order with the call's stream, and kept alive until its work is
 # queued and ordered; the caller keeps the arrays until then, whose packages lend many of them (see _borrow). Usage:
 # locate() with the first array, choose(), take() for each, then before(), the launch and after().
@@ -34,6 +46,7 @@ cdef class Intake:
     cdef Operand first_lent_
     cdef Stream lender_          # behind which what is lent on a device was written; None where nothing is
     cdef void* lender_type_      # of the arrays that were found to be lent behind it
+    cdef Facts lender_facts_     # of that type
     cdef list others_            # further such streams, of arrays that taking over would not put in order; else None
     cdef list reads_             # tensors with memory to be ordered
     cdef list writes_
@@ -45,8 +58,7 @@ cdef class Intake:
     # The stream on which the library of the first array works, as framework_stream() tells it; choose() came before.
     cdef Stream stream_of(self, object first)
     cdef int take(self, Operand* operand, object array, str name, bint write) except -1
-    # take() of an array that is lent on the call's device; False, and nothing noted, for all others.
-    cdef bint glance(self, Operand* operand, object array, bint write) except -1
+    cdef bint look_at(self, Shown* shown, Operand* space, object array, bint write) except -1    # for look()
     cdef bint lent(self, Operand* operand, object array, bint write) except -1
     cdef int check_device(self, int32_t device_type, int32_t device_id, str name) except -1
     # take() of all arrays of a call that is known to be right: tensors or None, those that are written last.
@@ -57,6 +69,19 @@ cdef class Intake:
     # error: the first one so far, None for none; returns that.
     cdef object give_back(self, Stream lender, object error)
     cdef object note(self, object tensors, Py_ssize_t first, Py_ssize_t end, bint write, object error)
+
+
+# What take() would describe of an array on the call's device that nobody has to take over, and that may be written if it
+# has to; False, and nothing noted, for all others. `space` is for those that have no description of their own.
+cdef inline bint look(Intake intake, Shown* shown, Operand* space, object array, bint write) except -1:
+    cdef Tensor own
+    if type(array) is not Tensor:
+        return intake.look_at(shown, space, array, write)
+    own = <Tensor>array
+    shown.data, shown.shape, shown.strides = own.data_, own.shape_, own.strides_
+    shown.ndim, shown.code, shown.bits = own.ndim_, own.code_, own.bits_
+    return (own.device_id_ == intake.device_id and own.device_type_ == intake.device_type
+            and not (write and own.readonly_))
 
 
 # What an array reaches over: [low, high), empty for one without elements.
@@ -85,11 +110,11 @@ cdef list listed(object arrays, str name)        # TypeError for what is no sequ
 # of that array.
 cdef object hand_over(Tensor result, object like, Stream consumer)
 
-# The same for results that are parts of one buffer, without a Tensor of each: whether the type of `like` takes them;
-# the owner of all of them, behind the work that wrote them; and the array of one.
+# The same for results that are parts of one buffer, without a Tensor of each: whether the type of `like` takes them; and
+# how they are handed over, from their descriptions, and their places there and in the list, which has the buffer.
 cdef bint takes_parts(object like) except -1
-cdef object lend_slab(Buffer slab, Stream consumer)
-cdef object hand_over_part(object owner, Operand* x, object like)
+cdef int hand_over_parts(Operand* results, const vector[int]& places, list arrays, object like,
+                         Stream consumer) except -1
 
 # A new array of the kind of `like`, the first one, from the allocator of its library, which knows what to do in a
 # capture of its own; None where the library gives none, or works on another stream than the call's.

@@ -10,13 +10,14 @@ from cpython.exc cimport PyErr_Occurred
 from cpython.ref cimport Py_DECREF, PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
+from libcpp.vector cimport vector
 
-from madspace.core._borrow cimport borrow
+from madspace.core._borrow cimport borrow, shows
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._facts cimport Facts, exchange_table, facts_of, told_stream
 from madspace.core._foreign cimport look_at_some, n_held, order_inside
 from madspace.core._layout cimport compact_strides
-from madspace.core._managed cimport lend, new_managed
+from madspace.core._managed cimport Parts, drop_parts, lend, managed_part, new_parts
 from madspace.core._recording cimport n_recordings
 from madspace.core._uses cimport finish_unnoted, work_on
 from madspace.core.current cimport chosen_stream
@@ -60,7 +61,8 @@ cdef class Intake:
                 raise ValueError(f"stream: expected None for arrays on the CPU, got {stream!r}")
             return 0
         if self.first_ is None:
-            self.lender_ = told_stream(facts_of(kind), self.device_id)
+            self.lender_facts_ = facts_of(kind)
+            self.lender_ = told_stream(self.lender_facts_, self.device_id)
             self.lender_type_ = <void*>kind
         if stream is not None:
             self.stream = as_stream(stream, self.device)
@@ -77,11 +79,22 @@ cdef class Intake:
             return self.lender_
         return framework_stream(first)
 
-    cdef bint glance(self, Operand* operand, object array, bint write) except -1:
+    cdef bint look_at(self, Shown* shown, Operand* space, object array, bint write) except -1:
+        cdef DLTensor view
+        cdef type kind = type(array)
         if self.owns or (self.first_ is not None and array is self.first_array_):
             return False
-        return (self.lent(operand, array, write) and operand.device_type == self.device_type
-                and operand.device_id == self.device_id)
+        if (<void*>kind == self.lender_type_ and (write or array is not self.first_array_)
+                and shows(array, self.lender_facts_, write, &view)
+                and view.device.device_type == self.device_type and view.device.device_id == self.device_id):
+            shown.data, shown.shape, shown.strides = <char*>view.data + view.byte_offset, view.shape, view.strides
+            shown.ndim, shown.code, shown.bits = view.ndim, view.dtype.code, view.dtype.bits
+            return True
+        if not self.lent(space, array, write):
+            return False
+        shown.data, shown.shape, shown.strides = space.data, space.shape, space.strides
+        shown.ndim, shown.code, shown.bits = space.ndim, space.code, space.bits
+        return space.device_type == self.device_type and space.device_id == self.device_id
 
     cdef int take(self, Operand* operand, object array, str name, bint write) except -1:
         """Describe one argument and note what has to be ordered."""
@@ -118,16 +131,16 @@ cdef class Intake:
         if array is self.first_array_ and not write:
             operand[0] = self.first_lent_
             return True
+        if <void*>kind == self.lender_type_:
+            return borrow(array, self.lender_facts_, write, operand)
         facts = facts_of(kind)
         if not borrow(array, facts, write, operand):
             return False
         if self.device is None or operand.device_type != DEVICE_CUDA or operand.device_id != self.device_id:
             return True                 # on the CPU, or refused
-        if <void*>kind == self.lender_type_:
-            return True
         current = told_stream(facts, operand.device_id)
         if self.lender_ is None:
-            self.lender_, self.lender_type_ = current, <void*>kind
+            self.lender_, self.lender_type_, self.lender_facts_ = current, <void*>kind, facts
         if self.lender_.handle_ == current.handle_:
             return True
         if facts.cupy is None:
@@ -290,21 +303,32 @@ cdef bint takes_parts(object like) except -1:
     return type(like) is not Tensor and exchange_table(type(like)) != NULL
 
 
-cdef object lend_slab(Buffer slab, Stream consumer):
-    if consumer is None:
-        return slab
-    slab.before(consumer, True)
-    return lend(slab, slab, consumer, True)
-
-
-cdef object hand_over_part(object owner, Operand* x, object like):
+cdef int hand_over_parts(Operand* results, const vector[int]& places, list arrays, object like,
+                         Stream consumer) except -1:
+    cdef const ExchangeTable* table = exchange_table(type(like))
+    cdef int n = <int>places.size(), i
+    cdef Buffer slab = arrays[places[0]]
+    cdef object owner = slab
+    cdef Operand* x
     cdef DLTensor view
-    view.data = x.data
-    view.device.device_type, view.device.device_id = x.device_type, x.device_id
-    view.ndim, view.shape, view.strides = x.ndim, x.shape, x.strides
-    view.dtype.code, view.dtype.bits, view.dtype.lanes = x.code, x.bits, 1
+    cdef Parts* parts
+    if consumer is not None:
+        slab.before(consumer, True)
+        owner = lend(slab, slab, consumer, True)
+    parts = new_parts(owner, n)
     view.byte_offset = 0
-    return object_of(exchange_table(type(like)), new_managed(&view, owner, 0), type(like))
+    for i in range(n):
+        x = results + places[i]
+        view.data, view.ndim, view.shape, view.strides = x.data, x.ndim, x.shape, x.strides
+        view.device.device_type, view.device.device_id = x.device_type, x.device_id
+        view.dtype.code, view.dtype.bits, view.dtype.lanes = x.code, x.bits, 1
+        try:
+            arrays[places[i]] = object_of(table, managed_part(parts, i, &view, 0), type(like))
+        except BaseException:
+            if i + 1 < n:
+                drop_parts(parts, n - i - 1)        # those that nobody will delete
+            raise
+    return 0
 
 
 cdef object object_of(const ExchangeTable* table, ManagedTensor* managed, type kind):

@@ -5,10 +5,11 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
+from libcpp.vector cimport vector
 
 from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA
 from madspace.core._dtypes cimport CODE_FLOAT
-from madspace.core._operand cimport Intake, Operand, describe_dtype, listed, shape_of
+from madspace.core._operand cimport Intake, Operand, Shown, describe_dtype, listed, look, shape_of
 from madspace.core.device cimport Device
 from madspace.core.kernel cimport Kernel
 from madspace.core.module cimport shipped_module
@@ -70,7 +71,7 @@ cdef class EventOp:
     cdef HostFunction host_
     cdef dict kernels_           # device id -> Kernel
     cdef type result_type_
-    cdef int64_t* known_         # N_KNOWN calls that were checked, all of whose outputs were given: what the kernel got
+    cdef int64_t* known_         # N_KNOWN calls that were checked: what the kernel got
     cdef int n_args_
 
     # Not __init__: there is no such object without them.
@@ -126,6 +127,8 @@ cdef class EventOp:
         cdef int i
         cdef int64_t n
         cdef int64_t* known = NULL
+        cdef bint is_known = False
+        cdef vector[int] missing
         cdef Kernel kernel = None
         cdef Intake intake = Intake.__new__(Intake)
         cdef list arrays = listed(inputs, "inputs")
@@ -145,24 +148,30 @@ cdef class EventOp:
             raise TypeError(f"{self.input_names[0]}: expected an array on a CPU or a CUDA device, "
                             f"got DLPack device type {intake.device_type}")
         intake.choose(stream, first)
-        if intake.device is not None and results is not None and len(results) == self.n_outputs_:
-            known = self.place_of(results)
+        if intake.device is not None and (results is None or len(results) == self.n_outputs_):
+            known = self.place_of(first if results is None else results[self.n_outputs_ - 1])
             memcpy(args, known, self.n_args_ * sizeof(int64_t))     # other threads' calls may come there meanwhile
-            if self.is_known(args, intake, arrays, results):
-                if args[0] > 0:
-                    self.run(self.kernel_for(intake.device, intake.stream), intake, args[0], args)
-                return results
-        for i in range(n_in):
-            intake.take(&operands[i], arrays[i], self.input_names[i], False)
-        n = self.batch(operands)
-        results = self.outputs_.check(intake, operands, n, results)
+            is_known = self.is_known(args, intake, arrays, results)
+        if is_known:
+            n = args[0]
+            if results is None:
+                results = [None] * self.n_outputs_
+        else:
+            for i in range(n_in):
+                intake.take(&operands[i], arrays[i], self.input_names[i], False)
+            n = self.batch(operands)
+            results = self.outputs_.check(intake, operands, n, results)
         if n > 0 and intake.device is not None:
             kernel = self.kernel_for(intake.device, intake.stream)      # before anything is made
-        missing = self.outputs_.make(intake, operands, n, results, first, None, False)
-        self.lay_out(operands, args, n)
+        if not is_known or out is None:
+            self.outputs_.make(intake, operands, n, results, missing, first, None, False)
+        if not is_known:
+            self.lay_out_inputs(operands, args, n)
+        if not is_known or not missing.empty():
+            self.lay_out_outputs(operands, args)
         if n > 0:
             self.run(kernel, intake, n, args)
-        if known != NULL and not missing:
+        if known != NULL and not is_known:
             memcpy(known, args, self.n_args_ * sizeof(int64_t))
         self.outputs_.give(intake, operands, results, missing, first, False)
         return results
@@ -192,59 +201,43 @@ cdef class EventOp:
             intake.device.pop(pushed)
         return 0
 
-    cdef int64_t* place_of(self, list results) except NULL:
-        """Where a call is found if it is known."""
-        cdef uintptr_t last = <uintptr_t><void*>results[self.n_outputs_ - 1]
+    cdef int64_t* place_of(self, object array) except NULL:
+        """Where a call is found if it is known, by one of its arrays."""
+        cdef uintptr_t address = <uintptr_t><void*>array
         if self.known_ == NULL:
             self.known_ = <int64_t*>calloc(N_KNOWN * self.n_args_, sizeof(int64_t))
             if self.known_ == NULL:
                 raise MemoryError("no host memory left for the calls of a mapping")
-        return self.known_ + (last >> 4) % N_KNOWN * self.n_args_
+        return self.known_ + (address >> 4) % N_KNOWN * self.n_args_
 
     cdef bint is_known(self, const int64_t* args, Intake intake, list arrays, list results) except -1:
         """Tell whether a call passes `args` to the kernel, which did so before and was right; if so, it is taken in.
 
-        The types, shapes and strides that are seen here, and the addresses, leave nothing to be checked.
+        The types, shapes and strides that are seen here, and the addresses, leave nothing to be checked. Results of None
+        are those that are made anew.
         """
-        cdef Operand x
-        cdef Tensor own
-        cdef const Kind* kind
+        cdef Operand space
+        cdef Shown x
         cdef const int64_t* data = args + 1
         cdef const int64_t* strides = data + self.n_inputs_
         cdef int i = 0, n_lent = 0, n_lent_results = 0
         for array in arrays:
-            if type(array) is Tensor:
-                own = <Tensor>array
-                if not (own.device_id_ == intake.device_id and own.device_type_ == DEVICE_CUDA
-                        and fits_input(args[0], data[i], strides[i], own.code_, own.bits_, own.ndim_, own.data_,
-                                       own.shape_, own.strides_)):
-                    return False
-            elif (intake.glance(&x, array, False)
-                  and fits_input(args[0], data[i], strides[i], x.code, x.bits, x.ndim, x.data, x.shape, x.strides)):
-                n_lent += 1
-            else:
+            if not (look(intake, &x, &space, array, False) and fits_input(&x, args[0], data[i], strides[i])):
                 return False
+            n_lent += type(array) is not Tensor
             i += 1
         data = strides + i
         strides = data + self.n_outputs_
         i = 0
-        for array in results:
-            kind = &self.outputs_.kinds_[i]
-            if type(array) is Tensor:
-                own = <Tensor>array
-                if not (own.device_id_ == intake.device_id and own.device_type_ == DEVICE_CUDA and not own.readonly_
-                        and fits_output(kind, args[0], data[i], strides[i], own.code_, own.bits_, own.ndim_, own.data_,
-                                        own.shape_, own.strides_)):
-                    return False
-            elif (intake.glance(&x, array, True)
-                  and fits_output(kind, args[0], data[i], strides[i], x.code, x.bits, x.ndim, x.data, x.shape,
-                                  x.strides)):
-                n_lent_results += 1
-            else:
+        for array in results or ():
+            if not (look(intake, &x, &space, array, True)
+                    and fits_output(&x, &self.outputs_.kinds_[i], args[0], data[i], strides[i])):
                 return False
+            n_lent_results += type(array) is not Tensor
             i += 1
         intake.reads_ = without_lent(arrays, n_lent)
-        intake.writes_ = without_lent(results, n_lent_results)
+        if results is not None:
+            intake.writes_ = without_lent(results, n_lent_results)
         return True
 
     cdef int64_t batch(self, Operand* operands) except -1:
@@ -272,17 +265,20 @@ cdef class EventOp:
                 operands[i].strides[0] = 0
         return n
 
-    cdef void lay_out(self, Operand* operands, int64_t* args, int64_t n) noexcept:
-        cdef int n_in = self.n_inputs_, n_out = self.n_outputs_
+    cdef void lay_out_inputs(self, const Operand* operands, int64_t* args, int64_t n) noexcept:
         cdef int i
         args[0] = n
-        for i in range(n_in):
+        for i in range(self.n_inputs_):
             args[1 + i] = <int64_t>operands[i].data
-            args[1 + n_in + i] = operands[i].strides[0]
-        for i in range(n_out):
-            args[1 + 2 * n_in + i] = <int64_t>operands[n_in + i].data
-            args[1 + 2 * n_in + n_out + i] = operands[n_in + i].strides[0]
-        memcpy(&args[1 + 2 * (n_in + n_out)], &self.constant_, sizeof(double))
+            args[1 + self.n_inputs_ + i] = operands[i].strides[0]
+
+    cdef void lay_out_outputs(self, const Operand* operands, int64_t* args) noexcept:
+        cdef int i
+        args += 1 + 2 * self.n_inputs_
+        for i in range(self.n_outputs_):
+            args[i] = <int64_t>operands[self.n_inputs_ + i].data
+            args[self.n_outputs_ + i] = operands[self.n_inputs_ + i].strides[0]
+        memcpy(&args[2 * self.n_outputs_], &self.constant_, sizeof(double))
 
     cdef Kernel kernel_for(self, Device device, Stream stream):
         cdef Kernel kernel = self.kernels_.get(device.id)
@@ -293,17 +289,15 @@ cdef class EventOp:
         return kernel
 
 
-cdef inline bint fits_input(int64_t n, int64_t address, int64_t stride, int code, int bits, int ndim, const void* data,
-                            const int64_t* shape, const int64_t* strides) noexcept:
-    return (<int64_t>data == address and code == CODE_FLOAT and bits == 64 and ndim == 1
-            and (stride == 0 if shape[0] == 1 else shape[0] == n and strides[0] == stride))
+cdef inline bint fits_input(const Shown* x, int64_t n, int64_t address, int64_t stride) noexcept:
+    return (<int64_t>x.data == address and x.code == CODE_FLOAT and x.bits == 64 and x.ndim == 1
+            and (stride == 0 if x.shape[0] == 1 else x.shape[0] == n and x.strides[0] == stride))
 
 
-cdef inline bint fits_output(const Kind* kind, int64_t n, int64_t address, int64_t stride, int code, int bits, int ndim,
-                             const void* data, const int64_t* shape, const int64_t* strides) noexcept:
-    return (<int64_t>data == address and code == CODE_FLOAT and bits == 64 and ndim == 1 + kind.ndim and shape[0] == n
-            and (n == 1 or strides[0] == stride)
-            and (kind.ndim == 0 or (shape[1] == kind.shape[0] and strides[1] == 1)))
+cdef inline bint fits_output(const Shown* x, const Kind* kind, int64_t n, int64_t address, int64_t stride) noexcept:
+    return (<int64_t>x.data == address and x.code == CODE_FLOAT and x.bits == 64 and x.ndim == 1 + kind.ndim
+            and x.shape[0] == n and (n == 1 or x.strides[0] == stride)
+            and (kind.ndim == 0 or (x.shape[1] == kind.shape[0] and x.strides[1] == 1)))
 
 
 cdef list without_lent(list arrays, int n_lent):

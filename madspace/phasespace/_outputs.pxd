@@ -43,20 +43,20 @@ cdef class Outputs:
     # made. Inputs without an address have no memory.
     cdef list check(self, Intake intake, Operand* operands, int64_t n, object out)
     cdef int check_one(self, int i, Operand* x, int64_t length, bint on_gpu) except -1
-    # Makes what is missing in the list, and returns which those are. maker(shape, is_float, device_id), if it is given,
-    # makes arrays on devices; first: the first input, whose library makes them in a capture of its own, and of whose
-    # type they become, if they do not stay Tensors: those on a device are a Buffer in the list until give().
-    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, object maker,
-                   bint as_tensors)
-    cdef int make_on_host(self, Operand* operands, int64_t n, list results, list missing) except -1
-    cdef int make_in_slab(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
+    # Makes what is missing in the list and adds which those are to `missing`. maker(shape, is_float, device_id), if it
+    # is given, makes arrays on devices; first: the first input, whose library makes them in a capture of its own, and of
+    # whose type they become, if they do not stay Tensors: those on a device are a Buffer in the list until give().
+    cdef int make(self, Intake intake, Operand* operands, int64_t n, list results, vector[int]& missing, object first,
+                  object maker, bint as_tensors) except -1
+    cdef int make_on_host(self, Operand* operands, int64_t n, list results, vector[int]& missing) except -1
+    cdef int make_in_slab(self, Intake intake, Operand* operands, int64_t n, list results, vector[int]& missing,
                           bint as_parts) except -1
-    cdef bint make_elsewhere(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
+    cdef bint make_elsewhere(self, Intake intake, Operand* operands, int64_t n, list results, vector[int]& missing,
                              object first, object maker) except -1
     cdef Operand* compact(self, Operand* operands, int i, int64_t n) noexcept
     # Gives what was made the type of `first`, or makes Tensors of it: after the launch, since a framework that takes a
     # result over orders itself behind what is queued by then.
-    cdef int give(self, Intake intake, Operand* operands, list results, list missing, object first,
+    cdef int give(self, Intake intake, Operand* operands, list results, vector[int]& missing, object first,
                   bint as_tensors) except -1
 
 

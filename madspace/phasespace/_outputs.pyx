@@ -7,7 +7,7 @@ from madspace.core._dlpack_abi cimport DEVICE_CUDA
 from madspace.core._dtypes cimport CODE_FLOAT, CODE_UINT
 from madspace.core._layout cimport compact_strides, element_count
 from madspace.core._operand cimport (
-    Intake, Operand, Range, describe_dtype, framework_array, hand_over, hand_over_part, lend_slab, listed, meet,
+    Intake, Operand, Range, describe_dtype, framework_array, hand_over, hand_over_parts, listed, meet,
     rows_overlap, shape_of, strides_told, takes_parts,
 )
 from madspace.core._recording cimport recording_of
@@ -178,15 +178,19 @@ cdef class Outputs:
                              f"{<uintptr_t>x.data:#x} and events {itemsize * x.strides[0]} bytes apart")
         return 0
 
-    cdef list make(self, Intake intake, Operand* operands, int64_t n, list results, object first, object maker,
-                   bint as_tensors):
-        cdef list missing = [i for i in range(<int>self.kinds_.size()) if results[i] is None]
-        if not missing:
-            return missing
+    cdef int make(self, Intake intake, Operand* operands, int64_t n, list results, vector[int]& missing, object first,
+                  object maker, bint as_tensors) except -1:
+        cdef int i
+        missing.reserve(self.kinds_.size())
+        for i in range(<int>self.kinds_.size()):
+            if results[i] is None:
+                missing.push_back(i)
+        if missing.empty():
+            return 0
         # Graphs of ours keep memory that is ours; what a library frees is lent to others while a graph still writes it.
         if maker is not None and intake.device is not None and recording_of(intake.stream) is None:
             self.make_elsewhere(intake, operands, n, results, missing, first, maker)
-            return missing
+            return 0
         try:
             if intake.device is None:
                 self.make_on_host(operands, n, results, missing)
@@ -195,9 +199,9 @@ cdef class Outputs:
         except CaptureError:        # of another library, whose allocator may know what to do
             if not self.make_elsewhere(intake, operands, n, results, missing, first, None):
                 raise
-        return missing
+        return 0
 
-    cdef int make_on_host(self, Operand* operands, int64_t n, list results, list missing) except -1:
+    cdef int make_on_host(self, Operand* operands, int64_t n, list results, vector[int]& missing) except -1:
         cdef Tensor tensor
         cdef Operand* x
         cdef int i
@@ -208,7 +212,7 @@ cdef class Outputs:
             results[i] = tensor
         return 0
 
-    cdef int make_in_slab(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
+    cdef int make_in_slab(self, Intake intake, Operand* operands, int64_t n, list results, vector[int]& missing,
                           bint as_parts) except -1:
         """Make results in one allocation on the device, as Tensors or as parts that give() hands over."""
         cdef int64_t total = 0
@@ -248,7 +252,7 @@ cdef class Outputs:
         compact_strides(x.ndim, x.shape, x.strides)
         return x
 
-    cdef bint make_elsewhere(self, Intake intake, Operand* operands, int64_t n, list results, list missing,
+    cdef bint make_elsewhere(self, Intake intake, Operand* operands, int64_t n, list results, vector[int]& missing,
                              object first, object maker) except -1:
         """Have results made, by the library of the first array if nothing else is given; False where it cannot."""
         cdef Operand* x
@@ -267,21 +271,19 @@ cdef class Outputs:
             self.check_one(i, x, length, True)
         return True
 
-    cdef int give(self, Intake intake, Operand* operands, list results, list missing, object first,
+    cdef int give(self, Intake intake, Operand* operands, list results, vector[int]& missing, object first,
                   bint as_tensors) except -1:
         cdef Stream consumer
         cdef int i
-        if not missing or (as_tensors and type(results[missing[0]]) is Tensor):
+        if missing.empty() or (type(results[missing[0]]) is Tensor and (as_tensors or type(first) is Tensor)):
             return 0
         consumer = None if as_tensors else intake.stream_of(first)
-        owner = None
+        if type(results[missing[0]]) is Buffer:
+            hand_over_parts(operands + self.n_inputs_, missing, results, first, consumer)
+            return 0
         for i in missing:
             made = results[i]
-            if type(made) is Buffer:
-                if owner is None:
-                    owner = lend_slab(<Buffer>made, consumer)
-                results[i] = hand_over_part(owner, operands + self.n_inputs_ + i, first)
-            elif type(made) is Tensor and not as_tensors:
+            if type(made) is Tensor and not as_tensors:
                 results[i] = hand_over(<Tensor>made, first, consumer)
             elif type(made) is not Tensor and as_tensors:
                 results[i] = import_array(made, intake.stream, self.labels_[i])

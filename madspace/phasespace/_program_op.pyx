@@ -103,6 +103,7 @@ cdef class ProgramOp:
         event, number of events (-1: as the arrays tell). `device`: where, if no array may be there to tell.
         """
         cdef vector[Operand] operands
+        cdef vector[int] missing
         cdef Intake intake = Intake.__new__(Intake)
         cdef Plan plan
         cdef OnDevice here = None
@@ -135,8 +136,7 @@ cdef class ProgramOp:
         plan = self.plan_for(n, drawn)
         if plan is not None:
             here = plan.on_device(intake.device, intake.stream)      # before anything is made
-        missing = self.outputs_.make(intake, operands.data(), n, results, first, self.allocate_,
-                                     as_tensors)
+        self.outputs_.make(intake, operands.data(), n, results, missing, first, self.allocate_, as_tensors)
         if here is not None:
             self.run(here, intake, operands.data(), max(n, 1), seed, offset)
         self.outputs_.give(intake, operands.data(), results, missing, first, as_tensors)
