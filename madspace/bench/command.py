@@ -116,7 +116,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``benchmarks``: results by name, each with its ``cases`` and the ``seconds`` that it took; ``provenance``, ``settings``, ``problems``.
+        ``benchmarks``: results by name, each with its ``cases`` and the ``seconds`` that it took; ``provenance``,
+        ``settings``, ``problems``.
 
     Raises
     ------

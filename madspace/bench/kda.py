@@ -11,8 +11,6 @@ Results are checked against a float64 recurrence before anything is timed.
 
 import argparse
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import madspace
@@ -117,14 +115,14 @@ def run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     peers = [name for name in kda_peers.PEERS if options.peers is None or name in options.peers.split(",")]
     twin = CTwin(madspace.Device(0)) if gpu else None
     cases: dict[str, Any] = {}
-    with pinned() if gpu else nullcontext():  # on the CPU all threads work
-        for case in chosen(options.cases, default):
-            for gate in options.gates.split(","):
-                name = f"{options.device} {case.name} {gate}"
-                progress.start(f"kda: {name}")
-                if twin is None:
-                    cases[name] = cpu_case(case, gate, rounds, options.seed)
-                else:
+    for case in chosen(options.cases, default):
+        for gate in options.gates.split(","):
+            name = f"{options.device} {case.name} {gate}"
+            progress.start(f"kda: {name}")
+            if twin is None:
+                cases[name] = cpu_case(case, gate, rounds, options.seed)  # on all threads
+            else:
+                with pinned():
                     cases[name] = gpu_case(case, gate, twin, peers, rounds, options.seed)
     left_out: dict[str, str] = {}
     for figures in cases.values():

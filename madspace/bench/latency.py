@@ -145,10 +145,10 @@ def run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
         with context.enter(True):
             left_out |= latency_peers.add_to(cases, peers, setup)
     result: dict[str, Any] = {}
-    with pinned():  # not earlier: threads that the driver has started for itself keep all cores
-        groups = grouped(cases, length, rounds)
-        for number, (group, members) in enumerate(groups.items(), 1):
-            progress.start(f"latency: {len(members)} operations, part {number} of {len(groups)}")
+    groups = grouped(cases, length, rounds)
+    for number, (group, members) in enumerate(groups.items(), 1):
+        progress.start(f"latency: {len(members)} operations, part {number} of {len(groups)}")
+        with pinned():
             result |= measure(members, empty, context, group, progress)
     ordered = {name: result[name] for name in cases}
     return {"cases": ordered, "rounds": rounds, "left_out": left_out}

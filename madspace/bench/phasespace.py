@@ -231,12 +231,12 @@ def _measure_on_cpu(
     threads = madspace.get_num_threads()
     madspace.set_num_threads(1)
     try:
-        with pinned():
-            for order in ([0, 1], [0]):
-                for n in sizes[:4]:
-                    name = f"cpu order={order} n={n}"
-                    if matches(name, options.cases):
-                        progress.start(f"phasespace: {name}")
+        for order in ([0, 1], [0]):
+            for n in sizes[:4]:
+                name = f"cpu order={order} n={n}"
+                if matches(name, options.cases):
+                    progress.start(f"phasespace: {name}")
+                    with pinned():
                         cases[name] = cpu_case(order, n, options.upstream_python, rounds, options.seed)
     finally:
         madspace.set_num_threads(threads)
@@ -259,20 +259,20 @@ def _measure_on_gpu(
             check(out[:-1], out[-1])
             cases[name] = numpy_case(mapping, arrays, out, min(rounds, NUMPY_ROUNDS))
             madspace.PinnedBuffer.trim()
-    with pinned():  # not earlier: threads that the driver has started for itself keep all cores
-        chosen = [(*mapping, n) for mapping in MAPPINGS for n in sizes]
-        chosen += [(*mapping, n) for mapping in VARIANTS for n in sizes if n == VARIANT_SIZE]
-        for order, power, n in chosen:
-            name = f"cuda order={order} power={power} n={n}"
-            if matches(name, options.cases):
-                progress.start(f"phasespace: {name}")
-                mapping = madspace.TPropagatorMapping(order, power)
+    chosen = [(*mapping, n) for mapping in MAPPINGS for n in sizes]
+    chosen += [(*mapping, n) for mapping in VARIANTS for n in sizes if n == VARIANT_SIZE]
+    for order, power, n in chosen:
+        name = f"cuda order={order} power={power} n={n}"
+        if matches(name, options.cases):
+            progress.start(f"phasespace: {name}")
+            mapping = madspace.TPropagatorMapping(order, power)
+            with pinned():
                 cases[name] = gpu_case(mapping, len(order) + 1, n, twin, rounds, options.seed)
-        for name, make in phasespace_programs.cases(VARIANT_SIZE, twin.stream) if VARIANT_SIZE in sizes else ():
-            if matches(name, options.cases):
-                progress.start(f"phasespace: {name}")
-                cases[name] = phasespace_programs.measure(make(), twin.stream, rounds)
-        left_out = _measure_packages(options, twin, rounds, progress, cases)
+    for name, make in phasespace_programs.cases(VARIANT_SIZE, twin.stream) if VARIANT_SIZE in sizes else ():
+        if matches(name, options.cases):
+            progress.start(f"phasespace: {name}")
+            cases[name] = phasespace_programs.measure(make(), twin.stream, rounds)
+    left_out = _measure_packages(options, twin, rounds, progress, cases)
     return {"cases": cases, "rounds": rounds, "left_out": left_out}
 
 
@@ -292,7 +292,8 @@ def _measure_packages(
             continue
         inputs = host_inputs(len(order) + 1, phasespace_arrays.N_EVENTS, options.seed)
         mapping = madspace.TPropagatorMapping(order, power)
-        cases[name] = phasespace_arrays.case(package, mapping, inputs, twin, rounds)
+        with pinned():
+            cases[name] = phasespace_arrays.case(package, mapping, inputs, twin, rounds)
     return left_out
 
 

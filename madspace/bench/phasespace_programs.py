@@ -1,7 +1,7 @@
 """Device time of programs: fused and interpreted kernels, gradients, random numbers drawn inside, as a replayed graph.
 
-Calls on Tensors, one behind the other, results given where the call takes them; the floor is the time in which a device copy
-moves as many bytes as the call reads and writes. "shared": energy and masses are one number each for all events.
+Calls on Tensors, one behind the other, results given where the call takes them; the floor is the time in which a device
+copy moves as many bytes as the call reads and writes. "shared": energy and masses are one number each for all events.
 Results are compared with those of the CPU before anything is timed.
 """
 

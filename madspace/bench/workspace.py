@@ -113,11 +113,11 @@ def run(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     twin = CTwin(madspace.Device(0)) if gpu else None
     default = WORKSPACE_CASES if gpu and not options.quick else tuple(x for x in SMALL if x in WORKSPACE_CASES)
     cases: dict[str, Any] = {}
-    with pinned() if gpu else nullcontext():  # on the CPU all threads work
-        for case in chosen(options.cases, default):
-            for kind in kinds:
-                name = f"{case.name} {kind}"
-                progress.start(f"workspace: {name}")
+    for case in chosen(options.cases, default):
+        for kind in kinds:
+            name = f"{case.name} {kind}"
+            progress.start(f"workspace: {name}")
+            with pinned() if gpu else nullcontext():  # on the CPU all threads work
                 cases[name] = measure(case, kind, options.device, twin, counts)
     problems = [
         f"{name}: results with and without a workspace, or of a replayed graph, differ"

@@ -11,8 +11,8 @@ cdef bint python_alive() noexcept nogil
 
 # Export. `view` is copied, shape and strides included; `owner` is kept until the deleter runs.
 cdef ManagedTensor* new_managed(const DLTensor* view, object owner, uint64_t flags) except NULL
-# Several of one owner, which is let go of with the last of them: only that deleter needs the GIL. Each of the n has to be
-# made, and be deleted, or be dropped.
+# Several of one owner, which is let go of with the last of them: only that deleter needs the GIL. Each of the n has to
+# be made, and be deleted, or be dropped.
 cdef struct Parts:
     atomic[int] left
     PyObject* owner

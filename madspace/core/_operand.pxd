@@ -71,8 +71,8 @@ cdef class Intake:
     cdef object note(self, object tensors, Py_ssize_t first, Py_ssize_t end, bint write, object error)
 
 
-# What take() would describe of an array on the call's device that nobody has to take over, and that may be written if it
-# has to; False, and nothing noted, for all others. `space` is for those that have no description of their own.
+# What take() would describe of an array on the call's device that nobody has to take over, and that may be written if
+# it has to; False, and nothing noted, for all others. `space` is for those that have no description of their own.
 cdef inline bint look(Intake intake, Shown* shown, Operand* space, object array, bint write) except -1:
     cdef Tensor own
     if type(array) is not Tensor:
@@ -110,8 +110,8 @@ cdef list listed(object arrays, str name)        # TypeError for what is no sequ
 # of that array.
 cdef object hand_over(Tensor result, object like, Stream consumer)
 
-# The same for results that are parts of one buffer, without a Tensor of each: whether the type of `like` takes them; and
-# how they are handed over, from their descriptions, and their places there and in the list, which has the buffer.
+# The same for results that are parts of one buffer, without a Tensor of each: whether the type of `like` takes them, and
+# how they are handed over, by their places in the descriptions and in the list, which has the buffer there.
 cdef bint takes_parts(object like) except -1
 cdef int hand_over_parts(Operand* results, const vector[int]& places, list arrays, object like,
                          Stream consumer) except -1

@@ -116,7 +116,7 @@ cdef class EventOp:
         self.kernel_for(device, stream)
 
     def __call__(self, inputs, conditions, out, stream):
-        """Run the kernel on one batch; see KernelMapping.map_forward for the arguments. Returns the outputs as a list."""
+        """Run the kernel on one batch; arguments as of map_forward. Returns the outputs as a list."""
         return self.call(inputs, conditions, out, stream)
 
     cdef list call(self, object inputs, object conditions, object out, object stream):
@@ -213,8 +213,8 @@ cdef class EventOp:
     cdef bint is_known(self, const int64_t* args, Intake intake, list arrays, list results) except -1:
         """Tell whether a call passes `args` to the kernel, which did so before and was right; if so, it is taken in.
 
-        The types, shapes and strides that are seen here, and the addresses, leave nothing to be checked. Results of None
-        are those that are made anew.
+        The types, shapes and strides that are seen here, and the addresses, leave nothing to be checked. `results` is
+        None where they are made anew.
         """
         cdef Operand space
         cdef Shown x

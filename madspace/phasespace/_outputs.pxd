@@ -44,8 +44,8 @@ cdef class Outputs:
     cdef list check(self, Intake intake, Operand* operands, int64_t n, object out)
     cdef int check_one(self, int i, Operand* x, int64_t length, bint on_gpu) except -1
     # Makes what is missing in the list and adds which those are to `missing`. maker(shape, is_float, device_id), if it
-    # is given, makes arrays on devices; first: the first input, whose library makes them in a capture of its own, and of
-    # whose type they become, if they do not stay Tensors: those on a device are a Buffer in the list until give().
+    # is given, makes arrays on devices; first: the first input, whose library makes them in a capture of its own, and
+    # of whose type they become, if they do not stay Tensors: those on a device are a Buffer in the list until give().
     cdef int make(self, Intake intake, Operand* operands, int64_t n, list results, vector[int]& missing, object first,
                   object maker, bint as_tensors) except -1
     cdef int make_on_host(self, Operand* operands, int64_t n, list results, vector[int]& missing) except -1

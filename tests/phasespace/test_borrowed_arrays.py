@@ -345,7 +345,11 @@ def test_a_known_call_sees_what_has_changed(device, mapping, cupy, kind):
         expected = outcome(TPropagatorMapping([0, 1], 0.8), arrays, given, wide_out)
         assert isinstance(expected, list)
         n_refused = 0
-        for place, view, told in [*changes, (None, swapped, None), (None, [results[0], results[0], *results[2:]], None)]:
+        for place, view, told in [
+            *changes,
+            (None, swapped, None),
+            (None, [results[0], results[0], *results[2:]], None),
+        ]:
             assert outcome(mapping, arrays, given, wide_out) == expected
             assert outcome(mapping, arrays, given, wide_out) == expected
             changed, before = [*arrays, *given], {}
