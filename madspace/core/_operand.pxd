@@ -110,8 +110,8 @@ cdef list listed(object arrays, str name)        # TypeError for what is no sequ
 # of that array.
 cdef object hand_over(Tensor result, object like, Stream consumer)
 
-# The same for results that are parts of one buffer, without a Tensor of each: whether the type of `like` takes them, and
-# how they are handed over, by their places in the descriptions and in the list, which has the buffer there.
+# The same for results that are parts of one buffer, without a Tensor of each: whether the type of `like` takes them,
+# and how they are handed over, by their places in the descriptions and in the list, which has the buffer there.
 cdef bint takes_parts(object like) except -1
 cdef int hand_over_parts(Operand* results, const vector[int]& places, list arrays, object like,
                          Stream consumer) except -1
