@@ -18,7 +18,7 @@ from madspace.core cimport _plain as plain
 from madspace.core._kernel_code cimport CACHED_DEVICES
 from madspace.core._layout cimport compact_strides
 from madspace.core._operand cimport Operand
-from madspace.core._recording cimport n_recordings, note_kept
+from madspace.core._recording cimport n_recordings, note_image
 from madspace.core._shape cimport Shape, launch_name
 from madspace.core.kernel cimport Kernel
 from madspace.core.stream cimport Stream
@@ -234,7 +234,7 @@ cdef int py_keep(Object* device, Object* stream, HostCall* call, const Plan* pla
     cdef int i
     try:
         for i in range(plan.n_launches):
-            note_kept(on, kernels_on(on.device).get(call.channels, &plan.launch[i], on))
+            note_image(on, kernels_on(on.device).get(call.channels, &plan.launch[i], on).module.image_)
         return 0
     except BaseException as error:
         return caught(error)

@@ -20,7 +20,7 @@ from madspace.capi._status cimport (
 from madspace.capi._streams cimport stream_object
 from madspace.core cimport _plain as plain
 from madspace.core._kernel_code cimport CACHED_DEVICES
-from madspace.core._recording cimport n_recordings, note_kept
+from madspace.core._recording cimport n_recordings, note_image
 from madspace.core._shape cimport (
     MAX_BLOCK_Z, MAX_CLUSTER, MAX_GRID_X, MAX_GRID_YZ, MAX_SHARED, MAX_THREADS, Shape, launch_name,
 )
@@ -173,7 +173,7 @@ cdef int keep(Object* kernel, Object* stream) noexcept nogil:
 
 cdef int py_keep(Object* kernel, Object* stream) noexcept with gil:
     try:
-        note_kept(stream_object(stream), kernel_object(kernel))
+        note_image(stream_object(stream), kernel_object(kernel).module.image_)
         return 0
     except BaseException as error:
         return caught(error)

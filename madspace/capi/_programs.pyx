@@ -20,7 +20,7 @@ from madspace.capi._streams cimport stream_object
 from madspace.core cimport _plain as plain
 from madspace.core._kernel_code cimport CACHED_DEVICES
 from madspace.core._operand cimport Operand
-from madspace.core._recording cimport n_recordings, note_kept
+from madspace.core._recording cimport n_recordings, note_image
 from madspace.core._shape cimport Shape
 from madspace.core.stream cimport Stream
 from madspace.core.tensor cimport MAX_NDIM
@@ -219,7 +219,7 @@ cdef int keep(Object* program, Object* stream) noexcept nogil:
 cdef int py_keep(Object* program, Object* stream) noexcept with gil:
     cdef Stream on = stream_object(stream)
     try:
-        note_kept(on, (<Compiled>(<object>program.owner)).plan.on_device(on.device, on).kernel)
+        note_image(on, (<Compiled>(<object>program.owner)).plan.on_device(on.device, on).kernel.module.image_)
         return 0
     except BaseException as error:
         return caught(error)

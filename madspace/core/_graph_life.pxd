@@ -1,4 +1,4 @@
-from cuda.bindings.cydriver cimport CUgraph, CUgraphNode
+from cuda.bindings.cydriver cimport CUgraph, CUgraphNode, CUresult
 from libcpp.vector cimport vector
 
 from madspace.core._graph_operands cimport Operands
@@ -17,6 +17,7 @@ cdef class GraphLife:
     cdef object executable       # weak reference to the one of a tied graph
     cdef dict unfreed            # {address: None} of allocation nodes
     cdef Stream builder          # what nodes are captured from, one at a time; made at the first one
+    cdef CUresult destroy(self) noexcept
     cdef int count_captures(self, int more) noexcept
     cdef bint is_awaited(self) noexcept             # a capture is to fill it
     cdef bint is_closed(self) noexcept              # itself, or the graph whose body it is

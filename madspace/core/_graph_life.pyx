@@ -135,18 +135,14 @@ cdef class GraphLife:
         self.closed_ = True
         if self.handle_ == NULL:
             return
-        with nogil:
-            code = graphs.quiet_graph_destroy(self.handle_)
+        code = self.destroy()
         if code != cydriver.CUDA_SUCCESS:
             drv.raise_code(code, "cuGraphDestroy")
 
     def __dealloc__(self):
-        cdef CUresult code
         if not self.closed_ and self.root is None and self.handle_ != NULL:
             self.closed_ = True
-            with nogil:
-                code = graphs.quiet_graph_destroy(self.handle_)
-            drv.report(code, "cuGraphDestroy")
+            drv.report(self.destroy(), "cuGraphDestroy")
 
     def __enter__(self):
         self.check_open()
@@ -158,6 +154,14 @@ cdef class GraphLife:
     def __repr__(self):
         state = "closed" if self.is_closed() else "being captured" if self.handle_ == NULL else "open"
         return f"<Graph {<uintptr_t>self.handle_:#x} of device {self.device.id if self.device else None}, {state}>"
+
+    cdef CUresult destroy(self) noexcept:
+        cdef CUresult code
+        with nogil:
+            code = graphs.quiet_graph_destroy(self.handle_)
+        if code != cydriver.CUDA_SUCCESS:
+            self.operands.images.lose()
+        return code
 
     cdef int count_captures(self, int more) noexcept:
         cdef GraphLife whole = self if self.root is None else self.root

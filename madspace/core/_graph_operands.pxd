@@ -1,3 +1,4 @@
+from madspace.core._code_image cimport CodeImages
 from madspace.core._recording cimport Recording
 from madspace.core.stream cimport Stream
 
@@ -11,11 +12,10 @@ cdef class Ordered:
     cdef int cancel(self, Stream stream) except -1          # instead of after(), where nothing was launched
 
 
-# What a graph needs as long as it may be launched: memory in the order of its launches, and everything that only has to
-# stay alive.
+# What a graph needs as long as it may be launched: memory in the order of its launches, and its kernels' code.
 cdef class Operands:
     cdef dict ordered            # {id(Ordered.memory): Ordered}
-    cdef dict kept               # {id(object): object}
+    cdef CodeImages images       # of the kernels
     cdef int take(self, Recording recording) except -1      # what a capture has noted
     cdef int add(self, object memory, bint write) except -1
     cdef int join(self, Operands other) except -1

@@ -1,6 +1,7 @@
 """What graphs keep alive, and put in order with the stream of each launch."""
 cimport cython
 
+from madspace.core._code_image cimport CodeImages
 from madspace.core._foreign cimport Foreign
 from madspace.core._lease cimport Lease
 from madspace.core._recording cimport Recording
@@ -75,16 +76,16 @@ cdef dict KINDS = {Buffer: BufferOperand, PinnedBuffer: PinnedOperand, Foreign: 
 
 
 @cython.final
+@cython.no_gc_clear         # the images are needed until the graph's handle is destroyed
 cdef class Operands:
     def __cinit__(self):
         self.ordered = {}
-        self.kept = {}
+        self.images = CodeImages.__new__(CodeImages)
 
     cdef int take(self, Recording recording) except -1:
         for memory, write in recording.memory.values():
             self.add(memory, write)
-        self.kept.update(recording.kept)
-        return 0
+        return self.images.join(recording.images)
 
     cdef int add(self, object memory, bint write) except -1:
         cdef Ordered operand
@@ -101,8 +102,7 @@ cdef class Operands:
         cdef Ordered operand
         for operand in other.ordered.values():
             self.add(operand.memory, operand.write)
-        self.kept.update(other.kept)
-        return 0
+        return self.images.join(other.images)
 
     cdef int check(self) except -1:
         cdef Ordered operand

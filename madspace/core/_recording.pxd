@@ -1,5 +1,6 @@
 from libc.stdint cimport uint64_t
 
+from madspace.core._code_image cimport CodeImage, CodeImages
 from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
 
@@ -9,9 +10,8 @@ cdef class Recording:
     cdef Stream stream
     cdef uint64_t id             # the driver's, of the capture
     cdef dict memory             # {id(object): [Buffer, PinnedBuffer, Foreign or Lease, whether it is written]}
-    cdef dict kept               # {id(object): object} that must stay alive
+    cdef CodeImages images       # of the kernels
     cdef Stream side             # where memory was taken meanwhile; None if there was none
-    cdef int keep(self, object what) except -1
     cdef int note(self, object memory, bint write) except -1
 
 
@@ -25,7 +25,7 @@ cdef Recording recording_with(object memory)        # that uses the memory; None
 
 # For what is used on a stream, after its use: no-ops where the stream is in no capture of ours.
 cdef int note_memory(Stream stream, object memory, bint write) except -1     # see Recording.memory
-cdef int note_kept(Stream stream, object what) except -1
+cdef int note_image(Stream stream, CodeImage image) except -1
 
 # A new stream, made whatever this thread captures in whatever mode.
 cdef Stream make_stream(Device device)

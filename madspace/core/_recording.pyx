@@ -1,4 +1,4 @@
-"""What captures of our own take note of while they go on: memory, kernels, and whatever else their graphs need."""
+"""What captures of our own take note of while they go on: memory and device code that their graphs need."""
 import _thread
 
 cimport cython
@@ -7,6 +7,7 @@ from libc.stdint cimport uint64_t
 from cuda.bindings.cydriver cimport CUstreamCaptureMode
 
 from madspace.core cimport _driver as drv
+from madspace.core._code_image cimport CodeImage, CodeImages
 from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
 
@@ -19,14 +20,11 @@ n_recordings = 0
 
 
 @cython.final
+@cython.no_gc_clear         # the images are needed until the capture has ended
 cdef class Recording:
     def __cinit__(self):
         self.memory = {}
-        self.kept = {}
-
-    cdef int keep(self, object what) except -1:
-        self.kept[id(what)] = what
-        return 0
+        self.images = CodeImages.__new__(CodeImages)
 
     cdef int note(self, object memory, bint write) except -1:
         entry = self.memory.get(id(memory))
@@ -80,9 +78,9 @@ cdef int note_memory(Stream stream, object memory, bint write) except -1:
     return 0 if recording is None else recording.note(memory, write)
 
 
-cdef int note_kept(Stream stream, object what) except -1:
+cdef int note_image(Stream stream, CodeImage image) except -1:
     cdef Recording recording = recording_of(stream)
-    return 0 if recording is None else recording.keep(what)
+    return 0 if recording is None else recording.images.add(image)
 
 
 cdef Stream make_stream(Device device):

@@ -114,6 +114,7 @@ cdef class Capture:
         if code != cydriver.CUDA_SUCCESS:
             if self.recording is None:
                 self.graph.closed_ = not self.into
+                self.graph.operands.images.join(recording.images)       # of nodes that stay in a graph that was there
                 self.let_go()
             what = self.unjoined if code == cydriver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED else None
             raise drv.error_of(code, "cuStreamEndCapture", what or f"the capture of {self.stream!r}")
@@ -133,14 +134,20 @@ cdef class Capture:
 
     cdef CUresult cancel(self) noexcept:
         cdef CUgraph handle
+        cdef Recording recording = self.recording       # whose code the graph has
         cdef CUresult code = self.end(&handle)
+        cdef CUresult destroyed = cydriver.CUDA_SUCCESS
         if self.recording is not None:
             return code
-        if not self.into:
+        if self.into:
+            self.graph.operands.images.join(recording.images)
+        else:
             self.graph.closed_ = True
             if handle != NULL:
                 with nogil:
-                    graphs.quiet_graph_destroy(handle)
+                    destroyed = graphs.quiet_graph_destroy(handle)
+                if destroyed != cydriver.CUDA_SUCCESS:
+                    recording.images.lose()
         self.let_go()
         # A capture that was broken has ended as well.
         return cydriver.CUDA_SUCCESS if 900 <= <int>code < 909 else code

@@ -248,20 +248,16 @@ cdef class GraphExec:
         if self.closed_:
             return
         self.closed_ = True
-        with nogil:
-            code = graphs.quiet_graph_exec_destroy(self.handle_)
+        code = self.destroy()
         self.operands = None
         self.order = []
         if code != cydriver.CUDA_SUCCESS:
             drv.raise_code(code, "cuGraphExecDestroy")
 
     def __dealloc__(self):
-        cdef CUresult code
         if not self.closed_:
             self.closed_ = True
-            with nogil:
-                code = graphs.quiet_graph_exec_destroy(self.handle_)
-            drv.report(code, "cuGraphExecDestroy")
+            drv.report(self.destroy(), "cuGraphExecDestroy")
 
     def __enter__(self):
         self.check_open()
@@ -273,6 +269,14 @@ cdef class GraphExec:
     def __repr__(self):
         state = "closed" if self.closed_ else "open"
         return f"<GraphExec {<uintptr_t>self.handle_:#x} of device {self.device.id if self.device else None}, {state}>"
+
+    cdef CUresult destroy(self) noexcept:
+        cdef CUresult code
+        with nogil:
+            code = graphs.quiet_graph_exec_destroy(self.handle_)
+        if code != cydriver.CUDA_SUCCESS:
+            self.operands.images.lose()
+        return code
 
     cdef int check_open(self) except -1:
         if self.closed_:

@@ -9,7 +9,7 @@ from madspace.core cimport _driver as drv
 from madspace.core._arguments cimport device_of_arguments, framework_of_arguments, lay_out, order_after, order_before
 from madspace.core._attach cimport attach
 from madspace.core._kernel_code cimport CACHED_DEVICES, KernelCode
-from madspace.core._recording cimport n_recordings, note_kept
+from madspace.core._recording cimport n_recordings, note_image
 from madspace.core._shape cimport Shape, describe_shape, launch_name, read_shape, start
 from madspace.core.current cimport chosen_stream
 from madspace.core.device cimport Device, get_device
@@ -158,7 +158,7 @@ cdef class Kernel(KernelCode):
         if code != cydriver.CUDA_SUCCESS:
             raise drv.error_of(code, launch_name(shape).decode(), f"kernel {self.name}, {describe_shape(shape)}")
         if n_recordings != 0:
-            note_kept(stream, self)
+            note_image(stream, self.module.image_)
         return 0
 
     cdef int launch_ordered(self, CUfunction function, const Shape* shape, Stream stream, void** params,

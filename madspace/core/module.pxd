@@ -1,18 +1,14 @@
-from cuda.bindings.cydriver cimport CUlibrary
-
-from madspace.core._driver cimport JitLog
+from madspace.core._code_image cimport CodeImage
 from madspace.core.device cimport Device
 from madspace.core.stream cimport Stream
 
 
 cdef class Module:
-    cdef CUlibrary library_
+    cdef CodeImage image_
     cdef readonly str name
     cdef bint closed_
     cdef bint shared_            # everybody's: stays open
     cdef dict ready_             # {kernel name: set of the numbers of devices on which it was loaded}
-    cdef JitLog jit_
-    cdef bytearray log_          # the driver may write to it when it compiles, also later
     cdef int check_open(self) except -1
     cdef int load(self, bytes image) except -1
     cdef str told(self)          # the name, and what the driver's compiler had to say

@@ -3,7 +3,6 @@ import _thread
 import os
 
 cimport cython
-from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport uintptr_t
 from libcpp.vector cimport vector
 
@@ -11,6 +10,7 @@ from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUkernel, CUresult
 
 from madspace.core cimport _driver as drv
+from madspace.core._code_image cimport CodeImage
 from madspace.core._leaks cimport remember
 from madspace.core._teardown cimport is_closed, refuse
 from madspace.core._uses cimport is_captured
@@ -22,9 +22,6 @@ from madspace.core.stream cimport Stream, own_stream
 from madspace.core._images import check_complete, find_image, read_image, shipped_images
 from madspace.core.device import as_device
 from madspace.errors import ClosedError, KernelImageError
-
-cdef enum:
-    LOG_NBYTES = 4096
 
 cdef object loading = _thread.RLock()
 cdef dict by_device = {}        # (stem, device id): Module
@@ -70,7 +67,7 @@ cdef class Module:
         self.ready_ = {}
 
     def __init__(self, image, *, str name=None):
-        if self.library_ != NULL:
+        if self.image_ is not None:
             raise TypeError("Module: __init__ was called twice")
         if isinstance(image, (bytes, bytearray, memoryview)):
             image = bytes(image)
@@ -88,18 +85,13 @@ cdef class Module:
 
     cdef int load(self, bytes image) except -1:
         cdef CUresult code
-        cdef const char* data = image       # a terminating zero follows, which PTX needs
-        cdef char* log
         if not image:
             raise ValueError(f"image: expected device code, got no bytes ({self.name})")
         check_complete(image, self.name)
         drv.init()
-        self.log_ = bytearray(LOG_NBYTES)
-        log = PyByteArray_AS_STRING(self.log_)
-        with nogil:
-            drv.library_load_data(&self.library_, data, &self.jit_, log, LOG_NBYTES, &code)
+        self.image_ = CodeImage.__new__(CodeImage)
+        code = self.image_.load(image)
         if code != cydriver.CUDA_SUCCESS:
-            self.library_ = NULL
             raise drv.error_of(code, "cuLibraryLoadData", self.told())
         self.closed_ = False
         return 0
@@ -118,12 +110,12 @@ cdef class Module:
         cdef vector[CUkernel] kernels
         self.check_open()
         with nogil:
-            drv.library_get_kernel_count(&n, self.library_)
+            drv.library_get_kernel_count(&n, self.image_.library)
         kernels.resize(n)
         names = []
         if n > 0:
             with nogil:
-                drv.library_enumerate_kernels(kernels.data(), n, self.library_)
+                drv.library_enumerate_kernels(kernels.data(), n, self.image_.library)
         for i in range(n):
             with nogil:
                 drv.kernel_get_name(&name, kernels[i])
@@ -158,7 +150,7 @@ cdef class Module:
         self.check_open()
         if "\0" not in name:        # which the driver would take for the end
             with nogil:
-                found = drv.library_get_kernel(&handle, self.library_, text)
+                found = drv.library_get_kernel(&handle, self.image_.library, text)
         if not found:
             there = ", ".join(self.kernel_names) or "none"
             raise KernelImageError(f"{self.name}: no kernel named {name!r}; there are: {there}")
@@ -169,6 +161,8 @@ cdef class Module:
 
     def close(self):
         """Unload the code; idempotent. Its kernels must be done, and cannot be launched any more.
+
+        Graphs that have some of them can: the code stays until they are gone.
 
         Raises
         ------
@@ -181,18 +175,14 @@ cdef class Module:
         if self.shared_:
             raise ValueError(f"close: {self.name} is one of madspace's own modules and stays open")
         self.closed_ = True
-        with nogil:
-            code = drv.quiet_library_unload(self.library_)
+        code = self.image_.drop()
         if code != cydriver.CUDA_SUCCESS:
             drv.raise_code(code, "cuLibraryUnload")
 
     def __dealloc__(self):
-        cdef CUresult code
         if not self.closed_:
             self.closed_ = True
-            with nogil:
-                code = drv.quiet_library_unload(self.library_)
-            drv.report(code, "cuLibraryUnload")
+            drv.report(self.image_.drop(), "cuLibraryUnload")
 
     def __enter__(self):
         self.check_open()
@@ -206,7 +196,7 @@ cdef class Module:
         return f"<Module {self.name}{', closed' if self.closed_ else ''}>"
 
     cdef str told(self):
-        log = self.log_.split(b"\0", 1)[0].decode(errors="replace").strip()
+        log = (<bytes>self.image_.log).decode(errors="replace").strip()
         return f"{self.name}: {log}" if log else self.name
 
     cdef int check_open(self) except -1:

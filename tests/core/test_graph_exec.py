@@ -1,6 +1,7 @@
 """GraphExec: launches in the order of everything else, updates, what it keeps, how it ends."""
 
 import gc
+import itertools
 
 import pytest
 from contents import content
@@ -9,6 +10,7 @@ from raw_driver import ForeignStream, capturing
 from madspace.core.capture import capture
 from madspace.core.graph import Graph
 from madspace.core.graph_exec import GraphExec
+from madspace.core.module import Module
 from madspace.core.stream import Stream
 from madspace.errors import CaptureError, ClosedError, DeviceMismatchError, DriverError
 
@@ -128,6 +130,65 @@ def test_an_update_keeps_what_is_needed_now(fake, device, kernels, stream, words
     del executable
     gc.collect()
     assert fake.counts()["device_memory"] == before
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["module", "graph", "executable"])))
+def test_a_cycle_gives_up_handles_before_their_code(device, kernels_ptx, stream, words, order):
+    """The driver goes through the kernels of a graph that it destroys, so their code must be there."""
+    for names in (order, order[::-1]):
+        things = {"module": Module(kernels_ptx)}
+        things["graph"] = filling(things["module"], words, 5)
+        things["executable"] = things["graph"].instantiate()
+        things["executable"].launch(stream)
+        assert content(words) == 5
+        cycle = [things.pop(name) for name in names]
+        cycle.append(cycle)
+        del cycle
+    gc.collect()
+
+
+def test_a_closed_module_serves_its_graphs(device, kernels_ptx, stream, words):
+    module = Module(kernels_ptx)
+    kernel = module["ms_test_fill"]
+    executable = filling(module, words, 5).instantiate()
+    module.close()
+    with pytest.raises(ClosedError, match="module"):
+        kernel.launch(1, 32, words, 7, N, stream=stream)
+    executable.launch(stream)
+    assert content(words) == 5
+
+
+@pytest.mark.parametrize("end", ["graph last", "module last"])
+def test_code_is_unloaded_when_nobody_has_it(fake, device, kernels_ptx, stream, words, end):
+    before = fake.counts()["library"]
+    module = Module(kernels_ptx)
+    graph = filling(module, words, 5)
+    executable = graph.instantiate()
+    copy = graph.clone()
+    if end == "graph last":
+        module.close()
+    for thing in (copy, executable, graph):
+        assert fake.counts()["library"] == before + 1
+        thing.close()
+    del copy, executable, graph, thing
+    if end == "module last":
+        assert fake.counts()["library"] == before + 1
+        module.close()
+    assert fake.counts()["library"] == before
+
+
+@pytest.mark.parametrize("name", ["cuGraphExecDestroy", "cuGraphDestroy"])
+def test_what_cannot_be_destroyed_keeps_its_code(fake, device, kernels_ptx, stream, words, name):
+    module = Module(kernels_ptx)
+    graph = filling(module, words, 5)
+    executable = graph.instantiate()
+    with fake.failing(name), pytest.raises(DriverError):
+        (executable if name == "cuGraphExecDestroy" else graph).close()
+    before = fake.counts()["library"]
+    module.close()
+    del module, graph, executable
+    gc.collect()
+    assert fake.counts()["library"] == before
 
 
 def test_an_update_tells_what_differs(device, kernels, stream, words, out):

@@ -258,6 +258,7 @@ std::vector<Context*>& context_stack();  // of this thread
 int& capture_mode();                     // of this thread, as cuThreadExchangeStreamCaptureMode
 uint64_t this_thread();
 
+bool used_by_graphs(const Library* library);  // that are not destroyed yet
 void fault(const std::string& text);
 std::string hex(const void* pointer);
 

@@ -24,16 +24,48 @@ struct Step {
     std::vector<std::shared_ptr<Program>> bodies;
     Condition* condition;
     bool loop;
+    std::shared_ptr<Launched> launched;
 };
 struct Program {
     std::vector<Step> steps;
 };
 
+static bool launches(const std::shared_ptr<Launched>& launched, const Library* library) {
+    return launched && static_cast<Function*>(launched->function)->kernel->library == library;
+}
+static bool uses(const Program& program, const Library* library) {
+    for (const Step& step : program.steps) {
+        if (launches(step.launched, library)) return true;
+        for (const auto& body : step.bodies)
+            if (uses(*body, library)) return true;
+    }
+    return false;
+}
+static bool uses(const GraphObject& graph, const Library* library) {
+    for (const Node* node : graph.nodes) {
+        if (launches(node->launched, library)) return true;
+        for (const GraphObject* body : node->bodies)
+            if (uses(*body, library)) return true;
+    }
+    return false;
+}
+bool used_by_graphs(const Library* library) {
+    for (auto& entry : state().objects) {
+        const Object* object = entry.second;
+        if (!object->live) continue;
+        if (object->kind == kGraphExec && uses(*static_cast<const GraphExec*>(object)->program, library)) return true;
+        if (object->kind != kGraph) continue;
+        const auto* graph = static_cast<const GraphObject*>(object);
+        if (!graph->body && uses(*graph, library)) return true;  // bodies end with the graph that has them
+    }
+    return false;
+}
+
 static std::shared_ptr<Program> compile(GraphObject* graph) {
     auto program = std::make_shared<Program>();
     std::map<Node*, size_t> position;
     for (Node* node : graph->nodes) {
-        Step step{node->type, node->run, node, {}, {}, node->condition, node->loop};
+        Step step{node->type, node->run, node, {}, {}, node->condition, node->loop, node->launched};
         for (Node* before : node->after) step.after.push_back(position[before]);
         for (GraphObject* body : node->bodies) step.bodies.push_back(compile(body));
         position[node] = program->steps.size();
@@ -388,6 +420,7 @@ API int cuGraphExecKernelNodeSetParams_v2(void* handle, void* node, const Kernel
     for (Step& step : program->steps) {
         if (step.origin != node || step.type != kKernelNode) continue;
         step.run = reinterpret_cast<Node*>(params->extra)->run;
+        step.launched = reinterpret_cast<Node*>(params->extra)->launched;
         exec->program = program;
         return call.code;
     }

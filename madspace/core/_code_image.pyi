@@ -1,0 +1,1 @@
+"""No public names: its functions are for the other extensions."""
