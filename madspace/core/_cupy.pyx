@@ -9,7 +9,7 @@ from madspace.core._dtypes cimport dtype_codes
 from madspace.core._layout cimport compact_strides
 from madspace.core._operand cimport Operand
 from madspace.core.device cimport Device
-from madspace.core.stream cimport Stream, foreign_stream
+from madspace.core.stream cimport Stream, told_by_handle
 from madspace.core.tensor cimport MAX_NDIM
 
 import inspect
@@ -51,7 +51,7 @@ cdef class CupyArrays:
         # CuPy destroys a stream with its object, so what belongs to the stream keeps that; but one that another library
         # made, whose class destroys nothing, may end at any time.
         owner = told if hasattr(type(told), "__del__") else None
-        return foreign_stream(device, <CUstream><uintptr_t>told.ptr, owner)
+        return told_by_handle(device, <CUstream><uintptr_t>told.ptr, owner)
 
     cdef bint describe(self, object array, Operand* operand) except -1:
         cdef tuple shape = self.shape.of(array), strides = self.strides.of(array)

@@ -10,7 +10,7 @@ from madspace.core._dlpack_abi cimport DEVICE_CPU, DEVICE_CUDA, DLTensor, FLAG_C
 from madspace.core._dtypes cimport CODE_BFLOAT, CODE_FLOAT8_FIRST, CODE_FLOAT8_LAST, dtype_name, typestr_of
 from madspace.core._managed cimport lend, new_capsule
 from madspace.core.device cimport get_device
-from madspace.core.stream cimport Stream, foreign_stream
+from madspace.core.stream cimport Stream, told_by_handle
 from madspace.core.tensor cimport Tensor, open_stream
 
 import importlib
@@ -156,7 +156,7 @@ cdef Stream consumer_stream(Tensor tensor, object stream):
                          f"(0 does not tell the legacy from the per-thread default stream), got {handle}")
     if handle == -1:
         return None
-    consumer = foreign_stream(get_device(tensor.device_id_), <CUstream><uintptr_t>handle, None)
+    consumer = told_by_handle(get_device(tensor.device_id_), <CUstream><uintptr_t>handle, None)
     return consumer
 
 

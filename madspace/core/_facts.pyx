@@ -8,7 +8,7 @@ from libc.stdint cimport uintptr_t
 from madspace.core._cupy cimport cupy_arrays
 from madspace.core._dlpack_abi cimport DEVICE_CUDA, DLPACK_MAJOR, ExchangeTable
 from madspace.core.device cimport Device, get_device
-from madspace.core.stream cimport Stream, foreign_stream
+from madspace.core.stream cimport Stream, told_by_handle
 
 import sys
 import weakref
@@ -98,7 +98,8 @@ cdef Stream told_stream(Facts facts, int device_id):
     handle = <CUstream>told if told is not NULL else <CUstream><uintptr_t>1
     device = get_device(device_id)
     if stream is None or stream.handle_ != handle or stream.device is not device or stream.closed_:
-        stream = _last_stream = foreign_stream(device, handle, _framework)
+        stream = told_by_handle(device, handle, _framework)
+        _last_stream = None if stream.owned_ else stream        # ours may end before another one is told
     return stream
 
 

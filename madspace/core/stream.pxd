@@ -27,4 +27,6 @@ cdef class Stream(Waitable):
 
 cdef Stream own_stream(Device device)           # the device's own non-blocking stream
 cdef Stream foreign_stream(Device device, CUstream handle, object owner)    # wraps; 0 becomes 1
+# The one of a handle that another library works on: ours where we made it, which can be held, else as foreign_stream().
+cdef Stream told_by_handle(Device device, CUstream handle, object owner)
 cdef Stream as_stream(object obj, Device device)    # Stream, int handle, __cuda_stream__, torch stream

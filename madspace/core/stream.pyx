@@ -2,7 +2,10 @@
 import _thread
 
 cimport cython
+from cpython.ref cimport PyObject
+from cython.operator cimport dereference
 from libc.stdint cimport uintptr_t
+from libcpp.unordered_map cimport unordered_map
 
 from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUdevice, CUresult, CUstream
@@ -22,6 +25,7 @@ cdef enum:
     PER_THREAD = 2
 
 cdef object making = _thread.RLock()
+cdef unordered_map[uintptr_t, PyObject*] made       # handles of ours that are valid, and their Streams
 
 
 cdef class Waitable:
@@ -327,6 +331,7 @@ cdef class Stream(Waitable):
         cdef CUresult code = cydriver.CUDA_SUCCESS
         if self.holds_.fetch_sub(1) == 1:
             if self.owned_:
+                made.erase(<uintptr_t>self.handle_)
                 with nogil:
                     code = drv.quiet_stream_destroy(self.device.context_, self.handle_)
             self.owner_ = None
@@ -350,6 +355,7 @@ cdef int create(Stream stream, Device device, object priority) except -1:
             drv.stream_create(&handle, cydriver.CU_STREAM_NON_BLOCKING, level)
         stream.owned_ = True
         adopt(stream, device, handle)
+        made[<uintptr_t>handle] = <PyObject*>stream
     finally:
         device.pop(pushed)
     return 0
@@ -389,6 +395,16 @@ cdef Stream foreign_stream(Device device, CUstream handle, object owner):
     stream.owner_ = owner
     adopt(stream, device, handle if handle != NULL else <CUstream><uintptr_t>LEGACY)
     return stream
+
+
+cdef Stream told_by_handle(Device device, CUstream handle, object owner):
+    cdef unordered_map[uintptr_t, PyObject*].iterator found = made.find(<uintptr_t>handle)
+    cdef Stream stream
+    if found == made.end():
+        return foreign_stream(device, handle, owner)
+    stream = <Stream>dereference(found).second
+    # A closed one is there as long as its memory is: nobody else may rely on it.
+    return foreign_stream(device, handle, None) if stream.closed_ else stream
 
 
 cdef Stream as_stream(object obj, Device device):

@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 from frameworks import framework
+from raw_driver import ForeignStream
 
 import madspace
 from madspace import Stream, TPropagatorMapping
@@ -168,20 +169,21 @@ def test_cupy(device, fake, mapping, cupy):
 class CupyStream:
     """A stream of CuPy, which ends with its object; `from_external` ones do not."""
 
-    def __init__(self, device):
-        self.stream = Stream(device)
+    def __init__(self):
+        self.stream = ForeignStream()
         self.ptr = self.stream.handle
 
     def __del__(self):
-        self.stream.close()
+        self.stream.destroy()
 
 
 @pytest.mark.parametrize("is_external", [False, True])
 def test_a_stream_of_cupy_ends_before_the_results(device, fake, mapping, cupy, is_external):
-    stream = CupyStream(device)
+    stream = CupyStream()
     current = [types.SimpleNamespace(ptr=stream.ptr) if is_external else stream]
     cupy.cuda.get_current_stream = lambda _: current[0]
-    host, tensors = inputs(stream.stream)
+    host, tensors = inputs(Stream(device))
+    device.synchronize()
     arrays = [cupy.ndarray(x) for x in tensors]
     results = mapping.map_forward(arrays)
     same([x.tensor for x in results], host, mapping)
@@ -194,6 +196,29 @@ def test_a_stream_of_cupy_ends_before_the_results(device, fake, mapping, cupy, i
     gc.collect()
     used = [call.name for call in fake.log() if call.args.get("stream") == ended]
     assert [x for x in used if "IsCapturing" not in x] == ([] if is_external else ["cuMemFreeAsync", "cuStreamDestroy"])
+
+
+@pytest.mark.parametrize("package", ["table", "cupy"])
+def test_a_stream_of_ours_ends_behind_the_results(device, fake, mapping, cupy, package):
+    """Another package works on it and tells its handle: what it is given lives no longer than the handle."""
+    stream = Stream(device)
+    handle = stream.handle
+    array = framework(current={"stream": handle})[0] if package == "table" else cupy.ndarray
+    cupy.cuda.get_current_stream = lambda _: types.SimpleNamespace(ptr=handle)
+    host, tensors = inputs(stream)
+    arrays = [array(x) for x in tensors]
+    results = mapping.map_forward(arrays)
+    same([getattr(x, "tensor", x) for x in results], host, mapping)
+    del tensors, arrays
+    gc.collect()
+    stream.close()
+    fake.clear_log()
+    del stream
+    assert "cuStreamDestroy" not in fake.names()
+    del results
+    gc.collect()
+    used = [call.name for call in fake.log() if call.args.get("stream") == handle]
+    assert [x for x in used if "IsCapturing" not in x] == ["cuMemFreeAsync", "cuStreamDestroy"]
 
 
 def test_cupy_beside_a_framework_on_another_stream(device, fake, mapping, cupy):
