@@ -221,11 +221,15 @@ cdef class EventOp:
         cdef const int64_t* data = args + 1
         cdef const int64_t* strides = data + self.n_inputs_
         cdef int i = 0, n_lent = 0, n_lent_results = 0
+        cdef bint has_batch = False
         for array in arrays:
             if not (look(intake, &x, &space, array, False) and fits_input(&x, args[0], data[i], strides[i])):
                 return False
+            has_batch = has_batch or x.shape[0] == args[0]
             n_lent += type(array) is not Tensor
             i += 1
+        if not has_batch:       # stride 0 is that of one number repeated, too, which tells the length of the batch
+            return False
         data = strides + i
         strides = data + self.n_outputs_
         i = 0

@@ -82,7 +82,8 @@ class KernelMapping(Mapping):
         self, inputs: Sequence[Any], conditions: Sequence[Any], named: dict[str, Any], **options: Any
     ) -> Any:
         """Map forward by other means than one call of the kernel on arrays in their order."""
-        if self._forward is None or options["seed"] is not None or options["n_events"] is not None or options["offset"]:
+        draws = options["seed"] is not None or options["n_events"] is not None or options["offset"] != 0
+        if self._forward is None or draws:
             return super().map_forward(inputs, conditions, **options, **named)
         if named:
             inputs = arguments_by_name(self._argument_names, [*inputs, *conditions], named)

@@ -468,3 +468,19 @@ def test_what_is_lent_is_not_given_back_under_its_readers(device, fake, mapping)
     waits = [call.args["stream"] for call in fake.log("cuStreamSynchronize")]
     assert waits == [ours.handle]
     assert names.index("cuLaunchKernel") < names.index("cuStreamSynchronize")
+
+
+def test_a_known_call_tells_one_number_from_one_for_each_event(device, mapping):
+    """The kernel is given the same address and stride 0 for both, but only one of them tells the number of events."""
+    stream = Stream(device)
+    _, tensors = inputs(stream, 1)
+    repeated = madspace.asarray(SameMemory(tensors[1], shape=(6,), strides=(0,)))
+    six = [tensors[0], repeated, *tensors[2:]]
+    with madspace.stream(stream):
+        mapping.map_forward(six)
+        assert [len(x) for x in mapping.map_forward(six)] == [6] * 6
+        assert [len(x) for x in mapping.map_forward(tensors)] == [1] * 6
+        out = list(mapping.map_forward(six))
+        mapping.map_forward(six, out=out)
+        with pytest.raises(madspace.ShapeError, match=r"^out\[0\] .*: expected shape \(1, 4\), got \(6, 4\)$"):
+            mapping.map_forward(tensors, out=out)
