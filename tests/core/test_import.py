@@ -153,6 +153,7 @@ def test_cuda_array_interface_is_shared(device):
     del array
     gc.collect()
     assert alive() is not None
+    device.synchronize()
     del tensor
     assert alive() is None
 

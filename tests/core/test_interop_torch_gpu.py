@@ -150,5 +150,6 @@ def test_small_floats(torch, name):
 def test_torchs_own_tensors_come_out_of_its_table(torch, device):
     out = POINTER(Versioned)()
     tensor = asarray(np.arange(3.0), device)
+    device.synchronize()  # the table tells the device's own stream, for which torch does not wait by itself
     assert table_of(Tensor).from_object(tensor, byref(out)) == 0
     assert take(table_of(torch.Tensor), out.contents).tolist() == [0.0, 1.0, 2.0]
