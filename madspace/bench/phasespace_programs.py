@@ -14,7 +14,7 @@ import numpy as np
 import madspace
 from madspace import random
 from madspace.bench.terminal import table
-from madspace.bench.timing import COPY_BANDWIDTH, REPLAYS, captured, interleaved, replays
+from madspace.bench.timing import COPY_BANDWIDTH, REPLAYS, captured, interleaved, replays, warmed_up
 
 SEED = 1
 N_CHECKED = 1000  # events
@@ -109,8 +109,7 @@ def measure(case: Case, stream: madspace.Stream, rounds: int) -> dict[str, Any]:
         for _ in range(REPLAYS):
             call()
 
-    device = replays(stream, captured(stream, launch), REPLAYS)
-    interleaved({"device": device}, 2)
+    device = warmed_up(replays(stream, captured(stream, launch), REPLAYS))
     result: dict[str, Any] = interleaved({"device": device}, rounds)
     result["floor"] = nbytes / COPY_BANDWIDTH * 1e6
     result["share_of_floor"] = result["floor"] / result["device"]["median"]

@@ -19,6 +19,7 @@ S = TypeVar("S", float, list[float])
 
 ENQUEUED = 16  # calls of a sample of host time
 SPINS, SPIN_LENGTH, MOST_CORES = 15, 10_000, 16  # 2 ms a core
+WARM_SECONDS = 0.3
 REPLAYS = 20  # calls of a sample of device time, at least
 COPY_BANDWIDTH = 4.27e12  # bytes per second, read and written, of a device copy on an H200
 
@@ -183,6 +184,14 @@ def replays(stream: madspace.Stream, graph: madspace.Graph, n_calls: int = 1) ->
         return last.elapsed_since(first) * 1e-3 / (launches * n_calls)
 
     return measure
+
+
+def warmed_up(measurement: Callable[[], float]) -> Callable[[], float]:
+    """Measure for a while, and return the measurement: under load clocks and powers take that long to settle."""
+    end = time.perf_counter() + WARM_SECONDS
+    while time.perf_counter() < end:
+        measurement()
+    return measurement
 
 
 def sampled(calls: Mapping[str, Measurement], rounds: int, progress: Progress | None = None) -> dict[str, list[float]]:
