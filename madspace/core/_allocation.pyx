@@ -8,7 +8,7 @@ from madspace.core cimport _driver as drv
 from madspace.core._alloc_log cimport ALLOCATE, FAILURE, FREE, Action, log_event
 from madspace.core._foreign cimport release_finished
 from madspace.core._recording cimport Recording, recording_of, side_stream
-from madspace.core._uses cimport wait_behind
+from madspace.core._uses cimport Uses, wait_behind
 from madspace.core._watch cimport LOG, STATISTICS, watchers
 from madspace.core.allocator cimport Allocator
 from madspace.core.pool cimport MemoryPool, free_deferred
@@ -123,7 +123,7 @@ cdef void tell(bint allocated, MemoryPool pool, CUdeviceptr ptr, size_t nbytes, 
 
 
 cdef CUresult give_memory(MemoryPool pool, Allocator allocator, CUdeviceptr ptr, size_t nbytes, Stream stream,
-                          dict uses, bint* captured) noexcept:
+                          Uses uses, bint* captured) noexcept:
     cdef CUcontext context = stream.device.context_
     cdef CUstream handle = stream.handle_
     cdef CUresult code

@@ -337,6 +337,8 @@ cdef object object_of(const ExchangeTable* table, ManagedTensor* managed, type k
     if table.to_object(managed, &made) != 0:
         refused = take_error()
         managed.deleter(managed)  # what failed to take it over does not own it
+        if refused is not None and not isinstance(refused, Exception):
+            raise refused           # the user's interruption
         raise MadspaceError(f"{kind.__module__} could not take over a result: {refused}") from refused
     answer = <object><PyObject*>made
     Py_DECREF(answer)  # `made` carried a reference of its own
@@ -375,7 +377,7 @@ cdef object take_error():
         return None
     try:
         raise_pending()
-    except Exception as error:
+    except BaseException as error:
         return error
 
 

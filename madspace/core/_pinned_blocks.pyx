@@ -5,7 +5,7 @@ from cuda.bindings cimport cydriver
 from cuda.bindings.cydriver cimport CUcontext, CUresult
 
 from madspace.core cimport _driver as drv
-from madspace.core._uses cimport Use, is_done
+from madspace.core._uses cimport Use, Uses, is_done
 from madspace.core.device cimport Device
 
 cdef enum:
@@ -31,7 +31,7 @@ cdef class Block:
             drv.report(code, "cuMemFreeHost")
 
 
-cdef int put_block(Block block, dict uses) noexcept:
+cdef int put_block(Block block, Uses uses) noexcept:
     block.uses = uses
     try:
         waiting.append(block)
@@ -40,9 +40,9 @@ cdef int put_block(Block block, dict uses) noexcept:
     return 0
 
 
-cdef bint all_done(dict uses) except -1:
+cdef bint all_done(Uses uses) except -1:
     cdef Use use
-    for use in list(uses.values()):
+    for use in list(uses.by_stream.values()):
         if not is_done(use):
             return False
     return True

@@ -4,7 +4,7 @@ from libc.string cimport memcpy
 
 from madspace.core cimport _driver as drv
 from madspace.core._pinned_blocks cimport Block, put_block, take_block
-from madspace.core._uses cimport new_use
+from madspace.core._uses cimport Uses, new_use
 from madspace.core.stream cimport Stream
 
 cdef enum:
@@ -32,15 +32,15 @@ cdef int upload(CUdeviceptr dst, const void* src, size_t nbytes, Stream stream) 
 cdef int upload_piece(CUdeviceptr dst, const char* src, size_t nbytes, Stream stream) except -1:
     cdef Block block = take_block(nbytes, stream.device)
     cdef bint queued = False
-    cdef dict uses = {}
+    cdef Uses uses = Uses.__new__(Uses)
     try:
         with nogil:
             memcpy(block.ptr, src, nbytes)
             drv.memcpy_htod_async(dst, block.ptr, nbytes, stream.handle_)
         queued = True
-        uses[0] = new_use(None, stream)
+        uses.by_stream[0] = new_use(None, stream)
     finally:
-        if queued and not uses:
+        if queued and not uses.by_stream:
             block.ptr = NULL        # rather lost than changed while the device reads it
         else:
             put_block(block, uses)

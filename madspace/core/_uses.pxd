@@ -34,7 +34,13 @@ cdef Work work_on(Stream stream)
 # The stream where its handle means the same stream as long as the object is there; else the device's own one: for the
 # per-thread default stream, and for a handle that no one keeps, which may be dead when memory is given back.
 cdef Stream lasting(Stream stream)
-# A dict of uses is {key_of(stream): Use}.
+# Uses of a piece of memory by stream. The collector does not see it: it would empty the dict before the destructor of
+# the memory, which waits for these uses.
+cdef class Uses:
+    cdef dict by_stream          # {key_of(stream): Use}
+
+cdef Uses uses_of(dict by_stream)    # None for none
+
 cdef object key_of(Stream stream)
 cdef bint is_same(Stream one, Stream other) noexcept
 cdef int is_captured(Stream stream) except -1
@@ -46,4 +52,4 @@ cdef int wait_until_done(Use use) except -1                     # on the host
 cdef int finish_unnoted(Stream stream) except -1
 cdef int finish(Stream stream) except -1                        # all of its work, on the host
 # The stream's later work behind all uses (None: none), unless it is being captured.
-cdef CUresult wait_behind(dict uses, CUcontext context, CUstream stream, bint* captured) noexcept
+cdef CUresult wait_behind(Uses uses, CUcontext context, CUstream stream, bint* captured) noexcept

@@ -21,6 +21,23 @@ cdef class Use:
 
 @cython.final
 @cython.freelist(8)
+@cython.no_gc               # a Use refers to no memory: there is no cycle through it
+cdef class Uses:
+    def __cinit__(self):
+        self.by_stream = {}
+
+
+cdef Uses uses_of(dict by_stream):
+    cdef Uses uses
+    if not by_stream:
+        return None
+    uses = Uses.__new__(Uses)
+    uses.by_stream = by_stream
+    return uses
+
+
+@cython.final
+@cython.freelist(8)
 cdef class Work:
     cdef bint is_captured(self) except -1:
         if self.captured < 0:
@@ -154,14 +171,14 @@ cdef int finish_unnoted(Stream stream) except -1:
     return 0 if is_captured(stream) else finish(stream)
 
 
-cdef CUresult wait_behind(dict uses, CUcontext context, CUstream stream, bint* captured) noexcept:
+cdef CUresult wait_behind(Uses uses, CUcontext context, CUstream stream, bint* captured) noexcept:
     cdef Use use
     cdef CUresult code
     with nogil:
         code = drv.quiet_is_capturing(context, stream, captured)
     if captured[0] or uses is None:
         return code
-    for use in list(uses.values()):     # another thread may add its own while this one is in the driver
+    for use in list(uses.by_stream.values()):     # another thread may add its own while this one is in the driver
         if code == cydriver.CUDA_SUCCESS:
             with nogil:
                 code = drv.quiet_stream_wait_event(context, stream, use.event)

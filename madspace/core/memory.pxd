@@ -1,6 +1,6 @@
 from cuda.bindings.cydriver cimport CUdeviceptr, CUresult
 
-from madspace.core._uses cimport Work
+from madspace.core._uses cimport Uses, Work
 from madspace.core.allocator cimport Allocator
 from madspace.core.device cimport Device
 from madspace.core.pool cimport MemoryPool, own_pool
@@ -14,7 +14,7 @@ cdef class Buffer:
     cdef Allocator allocator_        # who made it, and frees it; None: the pool itself
     cdef readonly Stream stream      # allocated on it; the free is queued on it
     cdef Stream writer_              # stream of the last write
-    cdef dict uses_                  # other streams that use it: {handle: Use}; None while there are none
+    cdef Uses uses_                  # by other streams; None while there are none
     cdef bint closed_
     cdef object __weakref__
     # Bracket device work on `stream` that reads (write=False) or writes this buffer. before() makes `stream` wait, on

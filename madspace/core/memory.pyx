@@ -15,7 +15,9 @@ from madspace.core._numbers cimport whole_number
 from madspace.core._recording cimport Recording, n_recordings, note_memory, recording_of, recording_with
 from madspace.core._staging cimport upload
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport Use, Work, finish_unnoted, is_captured, is_same, key_of, lasting, work_on
+from madspace.core._uses cimport (
+    Use, Uses, Work, finish_unnoted, is_captured, is_same, key_of, lasting, uses_of, work_on,
+)
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.allocator cimport Allocator
 from madspace.core.current cimport pick_stream
@@ -307,29 +309,27 @@ cdef class Buffer:
         cdef Use use
         if work.is_captured():
             return 0
-        uses = self.uses_
         writer = self.writer_
-        if uses is None or not (write or writer is not self.stream):
+        if self.uses_ is None or not (write or writer is not self.stream):
             return 0
+        uses = self.uses_.by_stream
         key = key_of(writer)
         uses = dict(uses) if write else {key: uses[key]} if key in uses else {}
         for use in uses.values():
             work.wait_for(use)
         # What another thread wrote meanwhile, be it on the same stream, is still to be waited for.
-        if self.writer_ is writer and (self.uses_ is None or self.uses_.get(key) is uses.get(key)):
+        if self.writer_ is writer and (self.uses_ is None or self.uses_.by_stream.get(key) is uses.get(key)):
             self.writer_ = self.stream
         self.forget(uses)
         return 0
 
     cdef int forget(self, dict uses) except -1:
-        cdef dict left = self.uses_
-        if left is not None:
-            left = {key: use for key, use in left.items() if uses.get(key) is not use}
-            self.uses_ = left or None
+        if self.uses_ is not None:
+            self.uses_ = uses_of({key: use for key, use in self.uses_.by_stream.items() if uses.get(key) is not use})
         return 0
 
     cdef int before_elsewhere(self, Work work, bint write) except -1:
-        cdef dict uses = self.uses_
+        cdef Uses uses = self.uses_
         cdef Stream writer = self.writer_
         cdef Use use
         if self.ptr_ == 0:
@@ -339,11 +339,11 @@ cdef class Buffer:
         if uses is None or work.is_captured():
             return 0
         if write:
-            for use in list(uses.values()):
+            for use in list(uses.by_stream.values()):
                 work.wait_for(use)
         elif writer is not self.stream:
             # Also where the handle is this stream's: it may be a new stream under a dead one's handle.
-            work.wait_for(uses[key_of(writer)])
+            work.wait_for(uses.by_stream[key_of(writer)])
         return 0
 
     cdef int after_elsewhere(self, Work work, bint write) except -1:
@@ -353,13 +353,14 @@ cdef class Buffer:
                 return 0
             if work.key is None:
                 work.key = key_of(work.stream)
-            use = work.note(None if self.uses_ is None else self.uses_.get(work.key))
+            use = work.note(None if self.uses_ is None else self.uses_.by_stream.get(work.key))
         except Exception:
             finish_unnoted(work.stream)
             raise
         if self.uses_ is None:
-            self.uses_ = {}
-        self.uses_[work.key] = use
+            self.uses_ = uses_of({work.key: use})
+        else:
+            self.uses_.by_stream[work.key] = use
         if write:
             self.writer_ = work.stream
         return 0

@@ -1,4 +1,5 @@
 from madspace.core._pinned_blocks cimport Block
+from madspace.core._uses cimport Uses
 from madspace.core.device cimport Device
 from madspace.core.memory cimport Buffer
 from madspace.core.stream cimport Stream
@@ -8,7 +9,7 @@ cdef class PinnedBuffer:
     cdef Block block_            # None for no bytes, and after close()
     cdef readonly size_t nbytes
     cdef readonly Device device
-    cdef dict uses_              # streams that use it: {key: Use}
+    cdef Uses uses_
     cdef Stream writer_          # the stream of the last write, None where the host wrote last
     cdef int n_views_            # exported by the buffer protocol, and copies that are being queued
     cdef bint closed_

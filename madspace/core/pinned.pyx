@@ -10,7 +10,7 @@ from madspace.core._numbers cimport byte_count
 from madspace.core._pinned_blocks cimport Block, all_done, put_block, take_block, unlock_idle
 from madspace.core._recording cimport n_recordings, note_memory
 from madspace.core._teardown cimport is_closed
-from madspace.core._uses cimport PER_THREAD, Use, is_captured, is_done, key_of, new_use, wait_for
+from madspace.core._uses cimport PER_THREAD, Use, Uses, is_captured, is_done, key_of, new_use, wait_for
 from madspace.core._watch cimport LEAKS, watchers
 from madspace.core.current cimport pick_stream
 from madspace.core.device cimport Device, get_device
@@ -81,7 +81,7 @@ cdef class PinnedBuffer:
             self.block_ = take_block(size, where)
         self.nbytes = size
         self.device = where
-        self.uses_ = {}
+        self.uses_ = Uses.__new__(Uses)
         self.closed_ = False
         if watchers() & LEAKS:
             remember(self)
@@ -204,7 +204,7 @@ cdef class PinnedBuffer:
         cdef Use use
         cdef int pushed
         self.check_open()
-        for use in list(self.uses_.values()):
+        for use in list(self.uses_.by_stream.values()):
             if not is_done(use):
                 pushed = use.device.push()
                 try:
@@ -274,12 +274,12 @@ cdef class PinnedBuffer:
         if is_captured(stream):
             return None
         if write:
-            waited = dict(self.uses_)
+            waited = dict(self.uses_.by_stream)
             for use in waited.values():
                 wait_for(stream, use)
             return waited
         if self.writer_ is not None and (self.writer_ is not stream or <uintptr_t>stream.handle_ == PER_THREAD):
-            use = self.uses_.get(key_of(self.writer_))
+            use = self.uses_.by_stream.get(key_of(self.writer_))
             if use is not None:     # None: another thread is in the midst of its own copy
                 wait_for(stream, use)
         return None
@@ -291,13 +291,14 @@ cdef class PinnedBuffer:
         if is_captured(stream):
             return 0
         key = key_of(stream)
-        use = new_use(self.uses_.get(key), stream)
+        use = new_use(self.uses_.by_stream.get(key), stream)
         if write:
             # What another thread noted meanwhile stays.
             if waited is not None:
-                self.uses_ = {other: known for other, known in self.uses_.items() if waited.get(other) is not known}
+                self.uses_.by_stream = {
+                    other: known for other, known in self.uses_.by_stream.items() if waited.get(other) is not known}
             self.writer_ = stream
-        self.uses_[key] = use
+        self.uses_.by_stream[key] = use
         return 0
 
     cdef int let_go(self) noexcept:

@@ -28,6 +28,7 @@ from madspace.errors import ShapeError
 
 @cython.final
 @cython.freelist(16)
+@cython.no_gc_clear         # a Lease needs it to the end
 cdef class Tensor:
     """
     Strided array on the host or on a CUDA device.
