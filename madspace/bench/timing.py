@@ -72,7 +72,7 @@ def each(n, keep, clock=clock):
 
 @contextmanager
 def pinned() -> Iterator[None]:
-    """Keep this thread on one core meanwhile: the one that others disturb least now.
+    """Keep this thread on one core meanwhile: one that is fast now, see `_quietest`.
 
     What a thread starts inherits its core, so a driver and thread pools come first.
     """
@@ -85,7 +85,10 @@ def pinned() -> Iterator[None]:
 
 
 def _quietest(cores: list[int]) -> int:
-    """Return the core on which a short loop is the fastest; never the first one, which serves interrupts."""
+    """Return the core on which a short loop is the fastest; not the first of several, which serves interrupts.
+
+    It is too short to see processes of this machine that wait for their turn on a core: there should be none.
+    """
     seconds = {}
     for core in cores[1:][-MOST_CORES:] or cores:
         os.sched_setaffinity(0, {core})
@@ -168,7 +171,8 @@ def captured(stream: madspace.Stream, run: Callable[[], Any]) -> madspace.Graph:
 def replays(stream: madspace.Stream, graph: madspace.Graph, n_calls: int = 1) -> Callable[[], float]:
     """Return a measurement: seconds of the device per call of a graph of n, by events around back-to-back replays.
 
-    The host takes no part in it: batches that are shorter than its calls are timed as well.
+    Where n is large the host takes no part in it, even if it needs longer for a call than the device; a graph of one
+    short call is launched no faster than the host can.
     """
     first, last = (madspace.Event(stream.device, timing=True) for _ in range(2))
     executable = graph.instantiate()

@@ -1,12 +1,14 @@
 """Arrays of other packages in calls of ops: read where they are, ordered once for all, or taken over."""
 
 import contextlib
+import ctypes
 import gc
 import sys
 import types
 
 import numpy as np
 import pytest
+from dlpack_structs import DELETER
 from frameworks import framework
 from raw_driver import ForeignStream
 
@@ -484,3 +486,42 @@ def test_a_known_call_tells_one_number_from_one_for_each_event(device, mapping):
         mapping.map_forward(six, out=out)
         with pytest.raises(madspace.ShapeError, match=r"^out\[0\] .*: expected shape \(1, 4\), got \(6, 4\)$"):
             mapping.map_forward(tensors, out=out)
+
+
+@pytest.mark.parametrize("refused", [None, 0, 1, 5])
+def test_parts_of_one_block_that_a_library_keeps_or_refuses(device, fake, mapping, refused):
+    """The memory goes back once, behind one noted use of the library's stream, with the last part."""
+    stream, theirs = Stream(device), Stream(device)
+    array, table = framework(current={"stream": theirs.handle})
+    kinds = type(table.to_object)
+    parts = []
+
+    def keep(managed, made):
+        parts.append(managed[0])
+        result = object()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(result))
+        made[0] = id(result)
+        if len(parts) == refused:
+            table.to_object = refuse
+        return 0
+
+    refuse, keeps = ctypes.cast(fake.lib.fake_refuse, kinds), kinds(keep)
+    table.to_object = refuse if refused == 0 else keeps
+    _, tensors = inputs(stream)
+    arrays = [array(x) for x in tensors]
+    gc.collect()
+    fake.clear_log()
+    if refused is None:
+        assert len(mapping.map_forward(arrays, stream=stream)) == 6
+    else:
+        with pytest.raises(madspace.MadspaceError, match="could not take over a result: no room left"):
+            mapping.map_forward(arrays, stream=stream)
+    assert len(parts) == (6 if refused is None else refused)
+    for part in parts:
+        assert "cuMemFreeAsync" not in fake.names()
+        fake.clear_log()
+        DELETER(part.deleter)(ctypes.addressof(part))
+    # Behind the last use, which is on a stream that is not the memory's own.
+    names = [x for x in fake.names() if x in ("cuEventRecord", "cuStreamWaitEvent", "cuMemFreeAsync")]
+    assert names[-3:] == ["cuEventRecord", "cuStreamWaitEvent", "cuMemFreeAsync"]
+    assert names.count("cuMemFreeAsync") == 1
