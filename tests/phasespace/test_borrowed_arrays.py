@@ -395,6 +395,21 @@ def test_a_known_call_sees_what_has_changed(device, mapping, cupy, kind):
         assert 12 <= n_refused < len(changes)
 
 
+@pytest.mark.parametrize("kind", ["own", "cupy"])
+def test_a_known_call_tells_one_number_from_as_many_as_events(device, mapping, cupy, kind):
+    """At the same addresses: elements without a distance, one for each event, then one for all."""
+    wrapped = cupy.ndarray if kind == "cupy" else lambda x: x
+    with madspace.stream(cupy.stream):
+        _, ones = inputs(cupy.stream, 1)
+        many = [wrapped(madspace.asarray(SameMemory(x, shape=(10,), strides=(0,)))) for x in ones]
+        given = [wrapped(madspace.zeros((10, *k), "f8", device="cuda")) for k in [(4,)] * 5 + [()]]
+        for _ in range(2):
+            mapping.map_forward(many, out=given)
+        with pytest.raises(madspace.ShapeError, match=r"expected shape \(1, 4\), got \(10, 4\)"):
+            mapping.map_forward([wrapped(x) for x in ones], out=given)
+        mapping.map_forward([*many[:4], *(wrapped(x) for x in ones[4:])], out=given)
+
+
 def test_new_results_are_parts_of_one_block(device, fake, mapping):
     """Of a framework's kind: one allocation, one use noted when the last of them has gone."""
     stream, theirs = Stream(device), Stream(device)

@@ -150,6 +150,12 @@ def test_other_dtypes_are_refused(place, mapping, inputs, dtype):
         mapping.map_forward(inputs, out=out)
 
 
+@pytest.mark.parametrize("offset", [None, "", [], 1])
+def test_an_offset_needs_a_seed(mapping, offset):
+    with pytest.raises(TypeError, match="seed: expected an int with offset or n_events"):
+        mapping.map_forward(host_inputs(), offset=offset)
+
+
 def test_names_must_fit(mapping):
     named = dict(zip(NAMES, host_inputs(), strict=True))
     with pytest.raises(TypeError, match="got both"):
