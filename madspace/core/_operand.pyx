@@ -335,10 +335,10 @@ cdef object object_of(const ExchangeTable* table, ManagedTensor* managed, type k
     """Make an array of a library of what is given to it."""
     cdef void* made
     if table.to_object(managed, &made) != 0:
-        refused = take_error()
-        managed.deleter(managed)  # what failed to take it over does not own it
-        if refused is not None and not isinstance(refused, Exception):
-            raise refused           # the user's interruption
+        try:
+            refused = take_error()
+        finally:
+            managed.deleter(managed)  # what failed to take it over does not own it
         raise MadspaceError(f"{kind.__module__} could not take over a result: {refused}") from refused
     answer = <object><PyObject*>made
     Py_DECREF(answer)  # `made` carried a reference of its own
@@ -377,7 +377,7 @@ cdef object take_error():
         return None
     try:
         raise_pending()
-    except BaseException as error:
+    except Exception as error:
         return error
 
 
