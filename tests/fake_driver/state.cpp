@@ -214,12 +214,14 @@ API long fake_failures_fired() {
     LOCKED;
     return state().rules_fired;
 }
-// Stands for a function of another library that fails as functions of Python's C interface do.
-API int fake_refuse(void*, void**) {
+// Stand for functions of another library that fail as functions of Python's C interface do.
+static int refuse(const char* kind) {
     auto set = reinterpret_cast<void (*)(void*, const char*)>(dlsym(RTLD_DEFAULT, "PyErr_SetString"));
-    set(*static_cast<void**>(dlsym(RTLD_DEFAULT, "PyExc_ValueError")), "no room left");
+    set(*static_cast<void**>(dlsym(RTLD_DEFAULT, kind)), "no room left");
     return -1;
 }
+API int fake_refuse(void*, void**) { return refuse("PyExc_ValueError"); }
+API int fake_interrupt(void*, void**) { return refuse("PyExc_KeyboardInterrupt"); }
 API void fake_on_call(const char* name, Hook hook) {
     LOCKED;
     state().hook.store(nullptr);

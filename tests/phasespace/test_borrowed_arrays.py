@@ -540,3 +540,21 @@ def test_parts_of_one_block_that_a_library_keeps_or_refuses(device, fake, mappin
     names = [x for x in fake.names() if x in ("cuEventRecord", "cuStreamWaitEvent", "cuMemFreeAsync")]
     assert names[-3:] == ["cuEventRecord", "cuStreamWaitEvent", "cuMemFreeAsync"]
     assert names.count("cuMemFreeAsync") == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "error"), [("fake_refuse", madspace.MadspaceError), ("fake_interrupt", KeyboardInterrupt)]
+)
+def test_what_is_not_taken_over_is_freed(device, fake, mapping, how, error):
+    stream = Stream(device)
+    array, table = framework(current={"stream": stream.handle})
+    _, tensors = inputs(stream)
+    arrays = [array(x) for x in tensors]
+    mapping.map_forward(arrays)
+    table.to_object = ctypes.cast(getattr(fake.lib, how), type(table.to_object))
+    gc.collect()
+    before = fake.counts()["bytes"]
+    with pytest.raises(error):
+        mapping.map_forward(arrays)
+    gc.collect()
+    assert fake.counts()["bytes"] == before
