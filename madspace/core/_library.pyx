@@ -70,7 +70,9 @@ cdef str find():
 cdef int load_library() except -1:
     cdef str missing = find()
     if missing is not None:
-        raise DriverNotFoundError(f"CUDA driver: {missing}; without a driver, pass NumPy arrays to run on the CPU")
+        raise DriverNotFoundError(
+            f"CUDA driver: {missing}; what takes NumPy arrays runs on the CPU without one, if no device and no stream is "
+            "named")
     return 0
 
 

@@ -26,8 +26,12 @@ def _rebuild_result(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
 
 def arguments_by_name(names: Sequence[str], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """Return the arguments in order, from those by name; TypeError where both ways are used or names do not fit."""
+    wanted = f"inputs: expected the names {tuple(names)}"
+    for name in named:
+        if name not in names:
+            raise TypeError(f"{wanted}, got {name!r}, which is none of them nor an option of the call")
     if given:
         raise TypeError("inputs: expected either lists or arguments by name, got both")
-    if set(named) != set(names):
-        raise TypeError(f"inputs: expected the names {tuple(names)}, got {tuple(named)}")
+    if missing := [name for name in names if name not in named]:
+        raise TypeError(f"{wanted}, got {tuple(named)}: {', '.join(missing)} missing")
     return [named[name] for name in names]
