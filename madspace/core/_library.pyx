@@ -71,8 +71,8 @@ cdef int load_library() except -1:
     cdef str missing = find()
     if missing is not None:
         raise DriverNotFoundError(
-            f"CUDA driver: {missing}; what takes NumPy arrays runs on the CPU without one, if no device and no stream is "
-            "named")
+            f"CUDA driver: {missing}; what takes NumPy arrays runs on the CPU without one, if no device and no stream "
+            "is named")
     return 0
 
 
