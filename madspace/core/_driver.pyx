@@ -308,8 +308,8 @@ cdef int stream_get_capture_info(CUstream stream, uint64_t* id) except -1 nogil:
     return status
 
 
-# While another stream is captured in global or thread-local mode, allocations, frees, waits, queries and the loading of
-# code outside the capture fail and break it, unless the thread is in relaxed mode for the call.
+# While another stream is captured in global or thread-local mode, allocations, frees, waits, queries, loading and
+# unloading of code outside the capture fail and break it, unless the thread is in relaxed mode for the call.
 cdef CUstreamCaptureMode relax() noexcept nogil:
     cdef CUstreamCaptureMode mode = cydriver.CU_STREAM_CAPTURE_MODE_RELAXED
     if not is_closed():
@@ -736,4 +736,11 @@ cdef CUresult quiet_mem_pool_destroy(CUmemoryPool pool, bint* in_use) noexcept n
 
 
 cdef CUresult quiet_library_unload(CUlibrary library) noexcept nogil:
-    return cydriver.CUDA_SUCCESS if is_closed() else raw_library_unload(library)
+    cdef CUresult code
+    cdef CUstreamCaptureMode mode
+    if is_closed():
+        return cydriver.CUDA_SUCCESS
+    mode = relax()
+    code = raw_library_unload(library)
+    restore(mode)
+    return code

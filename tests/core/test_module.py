@@ -4,6 +4,7 @@ import gc
 
 import pytest
 from ptx_kernels import fat_binary, image
+from raw_driver import capturing
 
 from madspace.core._images import check_complete, read_image, shipped_images
 from madspace.core.kernel import Kernel
@@ -117,6 +118,15 @@ def test_an_image_that_fails_only_when_it_is_loaded_is_named(fake, device, kerne
 def test_kernels_come_from_modules_only():
     with pytest.raises(TypeError, match=r"use module\[name\]"):
         Kernel()
+
+
+def test_unloading_breaks_no_capture(device, stream, kernels_ptx):
+    """The collector may do it at any time."""
+    dropped, closed = Module(kernels_ptx), Module(kernels_ptx)
+    with capturing(stream):
+        closed.close()
+        del dropped
+        gc.collect()
 
 
 @pytest.mark.parametrize("end", ["close", "with", "drop"])

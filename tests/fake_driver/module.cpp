@@ -156,6 +156,7 @@ API int cuLibraryUnload(void* handle) {
     if (call.code) return call.code;
     Library* library = find<Library>(handle);
     if (!library) return call(kInvalidHandle);
+    if (int code = capture_unsafe()) return call(code);
     if (used_by_graphs(library)) fault("a library was unloaded whose kernels a graph has: " + hex(handle));
     for (auto& kernel : library->kernels) {
         for (auto& function : kernel.second->functions) drop(function.second);
