@@ -56,31 +56,36 @@ cdef class CupyArrays:
     cdef bint describe(self, object array, Operand* operand) except -1:
         cdef tuple shape = self.shape.of(array), strides = self.strides.of(array)
         cdef int64_t count = 1, size, stride
+        cdef Attribute ptr, device_id
+        cdef unsigned char code, bits
         cdef int i
         memory, dtype = self.data.of(array), self.dtype.of(array)
         if type(memory) is not self.memory_type:
             self.ptr, self.device_id = attribute_of(type(memory), "ptr"), attribute_of(type(memory), "device_id")
             self.memory_type = type(memory)
+        ptr, device_id = self.ptr, self.device_id       # what is asked for may lead to another array, and back here
         if dtype is not self.last_dtype:
             try:
-                dtype_codes(dtype, "dtype", &self.code, &self.bits)
+                dtype_codes(dtype, "dtype", &code, &bits)
             except DTypeError:
                 return False                # taking it over names the argument
-            self.last_dtype = dtype
+            self.last_dtype, self.code, self.bits = dtype, code, bits
+        else:
+            code, bits = self.code, self.bits
         if len(shape) > MAX_NDIM:
             return False
-        operand.device_type, operand.device_id = DEVICE_CUDA, self.device_id.of(memory)
-        operand.code, operand.bits = self.code, self.bits
+        operand.device_type, operand.device_id = DEVICE_CUDA, device_id.of(memory)
+        operand.code, operand.bits = code, bits
         operand.readonly = False
         operand.ndim = <int>len(shape)
-        size = self.bits // 8
+        size = bits // 8
         for i in range(operand.ndim):
             stride = strides[i]
             if stride % size != 0:
                 return False
             operand.shape[i], operand.strides[i] = shape[i], stride // size
             count *= operand.shape[i]
-        operand.data = <char*><uintptr_t>self.ptr.of(memory)
+        operand.data = <char*><uintptr_t>ptr.of(memory)
         if count == 0:
             operand.data = NULL
             compact_strides(operand.ndim, operand.shape, operand.strides)
