@@ -6,7 +6,6 @@ from libc.string cimport memset
 
 from madspace.core._dtypes cimport CODE_BFLOAT
 from madspace.core._operand cimport Intake, hand_over
-from madspace.core.dlpack cimport framework_stream
 from madspace.core.tensor cimport Tensor, empty_device, empty_host
 from madspace.core.workspace cimport Workspace, as_workspace
 from madspace.kda._args cimport Args, Plan, kActivated, kNormalize
@@ -193,7 +192,7 @@ def fwd(q, k, v, g, beta, scale, out=None, A_log=None, dt_bias=None, lower_bound
     else:
         launch(kernels, &plan, &call.host, intake, lent)
     # After the launch: a framework that takes the result over orders itself behind what is queued by then.
-    return out if made is None else hand_over(made, q, framework_stream(q))
+    return out if made is None else hand_over(made, q, intake.stream_of(q))
 
 
 cdef int read_numbers(Args* args, object scale, object A_log, object dt_bias, object lower_bound, bint normalize,

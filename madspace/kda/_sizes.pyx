@@ -7,7 +7,6 @@ from libc.stdint cimport int64_t, uint64_t
 from madspace.core._dtypes cimport CODE_BFLOAT, CODE_UINT, dtype_name
 from madspace.core._layout cimport product_overflows
 from madspace.core._operand cimport Intake, Operand, hand_over
-from madspace.core.dlpack cimport framework_stream
 from madspace.core.tensor cimport Tensor, empty_device, empty_host
 from madspace.kda._args cimport workspace_size
 
@@ -177,4 +176,4 @@ def allocate_workspace(q, cu_seqlens=None):
         workspace = empty_host(CODE_UINT, 8, 1, &nbytes)
     else:
         workspace = empty_device(intake.device, intake.stream, CODE_UINT, 8, 1, &nbytes)
-    return hand_over(workspace, q, framework_stream(q))
+    return hand_over(workspace, q, intake.stream_of(q))
