@@ -144,12 +144,19 @@ def host_time(wait: Callable[[], object], call: Callable[[], Any]) -> Callable[[
     return into_drained_queue(wait, lambda: timed(call, ENQUEUED))
 
 
-def by_events(stream: madspace.Stream, run: Callable[[], Any], n: int) -> Callable[[], float]:
-    """Return a measurement: seconds of the device per call, where `run` queues n of them on the stream."""
+def by_events(
+    stream: madspace.Stream, run: Callable[[], Any], n: int, ahead: Callable[[], Any] | None = None
+) -> Callable[[], float]:
+    """Return a measurement: seconds of the device per call, where `run` queues n of them on the stream.
+
+    What `ahead` queues before them does not count: it keeps the device busy until the host has queued the first one.
+    """
     first, last = (madspace.Event(stream.device, timing=True) for _ in range(2))
 
     def measure() -> float:
         stream.device.synchronize()
+        if ahead is not None:
+            ahead()
         first.record(stream)
         run()
         last.record(stream)
@@ -174,20 +181,17 @@ def replays(stream: madspace.Stream, graph: madspace.Graph, n_calls: int = 1) ->
     Where n is large the host takes no part in it, even if it needs longer for a call than the device; a graph of one
     short call is launched no faster than the host can.
     """
-    first, last = (madspace.Event(stream.device, timing=True) for _ in range(2))
     executable = graph.instantiate()
     launches = -(-REPLAYS // n_calls)
 
-    def measure() -> float:
-        executable.launch(stream)  # the device must not wait for the host's first launch
-        first.record(stream)
+    def launch() -> None:
+        executable.launch(stream)
+
+    def launch_all() -> None:
         for _ in range(launches):
             executable.launch(stream)
-        last.record(stream)
-        last.synchronize()
-        return last.elapsed_since(first) * 1e-3 / (launches * n_calls)
 
-    return measure
+    return by_events(stream, launch_all, launches * n_calls, ahead=launch)
 
 
 def warmed_up(measurement: Callable[[], float]) -> Callable[[], float]:
